@@ -25,3 +25,7 @@ func ParseID(s string) (ID, error) {
 	}
 	return ID(v), nil
 }
+
+// Identity is something a client has proved about itself: a digest user, an
+// address, a certificate subject. The scheme says which.
+type Identity struct{ Scheme, ID string }
