@@ -1,0 +1,112 @@
+package sqlfence
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/coordd/coord/fence"
+)
+
+const (
+	// DefaultTable is the table of marks where no [Table] is given.
+	DefaultTable = "coord_fence"
+	// DefaultAttempts is how often [WithTx] begins where no [Attempts] is given.
+	DefaultAttempts = 10
+)
+
+// ErrInvalidOption is returned when an option has a value that cannot work. The
+// message names the option.
+var ErrInvalidOption = errors.New("sqlfence: invalid option")
+
+// Option changes where marks are kept and what is admitted. All users of one
+// resource must give the same Table, Lock and Strict. An invalid value is
+// reported by the call that uses it, as [ErrInvalidOption].
+type Option func(*config)
+
+// Table names the table of marks, "name" or "schema.name", instead of
+// [DefaultTable]. Each part is a plain identifier (letters, digits, underscore;
+// at most 63 bytes) and is used as it is written, so capital letters count.
+func Table(name string) Option { return func(c *config) { c.table = name } }
+
+// Lock says which lock the token comes from, usually by its path. The mark then
+// belongs to the pair of resource and lock. Use it where more than one lock
+// guards a resource: the tokens of two locks must not be compared.
+func Lock(name string) Option { return func(c *config) { c.lock = name } }
+
+// Strict refuses equal tokens too: each token is good for one committed
+// transaction on the resource. Without it a holder writes as often as it likes.
+func Strict() Option { return func(c *config) { c.strict = true } }
+
+// MaxIdle makes the server end a transaction that was admitted and then sends
+// nothing for d, as that of a stopped process does. It stands until that
+// transaction ends. Zero, the default, leaves the server's setting alone; d is
+// rounded up to whole milliseconds.
+func MaxIdle(d time.Duration) Option { return func(c *config) { c.maxIdle = d } }
+
+// TxOptions gives [WithTx] and [NewStore] an isolation level; nil is the
+// database's default.
+func TxOptions(o *sql.TxOptions) Option { return func(c *config) { c.txOptions = o } }
+
+// Attempts bounds how often [WithTx] and [NewStore] begin the transaction when
+// it fails to serialize or meets a deadlock. 1 means once.
+func Attempts(n int) Option { return func(c *config) { c.attempts = n } }
+
+// config is what the options come to. Read-only once newConfig has returned it.
+type config struct {
+	table     string
+	lock      string
+	strict    bool
+	maxIdle   time.Duration
+	txOptions *sql.TxOptions
+	attempts  int
+}
+
+// MaxIdle travels as a PostgreSQL setting, which is a signed 32-bit number of
+// milliseconds.
+const maxIdleLimit = (1<<31 - 1) * time.Millisecond
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+func newConfig(opts []Option) (config, error) {
+	c := config{table: DefaultTable, attempts: DefaultAttempts}
+	for _, opt := range opts {
+		opt(&c)
+	}
+	return c, c.validate()
+}
+
+func (c *config) validate() error {
+	if c.maxIdle < 0 || c.maxIdle > maxIdleLimit {
+		return fmt.Errorf("%w: MaxIdle %v: want 0 to %v", ErrInvalidOption, c.maxIdle, maxIdleLimit)
+	}
+	if c.attempts < 1 {
+		return fmt.Errorf("%w: Attempts %d: want at least 1", ErrInvalidOption, c.attempts)
+	}
+	if err := fence.ValidateLock(c.lock); err != nil {
+		return fmt.Errorf("%w: Lock: %w", ErrInvalidOption, err)
+	}
+	return validateTable(c.table)
+}
+
+func validateTable(table string) error {
+	parts := strings.Split(table, ".")
+	if len(parts) > 2 {
+		return fmt.Errorf("%w: Table %q: want name or schema.name", ErrInvalidOption, table)
+	}
+	for _, part := range parts {
+		if !identifier.MatchString(part) {
+			return fmt.Errorf("%w: Table %q: %q is no plain identifier", ErrInvalidOption, table, part)
+		}
+	}
+	return nil
+}
+
+// quotedTable returns the table as it stands in a statement. The parts hold no
+// quotes, which validateTable has seen to.
+func (c *config) quotedTable() string {
+	return `"` + strings.ReplaceAll(c.table, ".", `"."`) + `"`
+}
