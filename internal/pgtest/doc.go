@@ -8,5 +8,6 @@
 //
 // It is not for data that anyone wants to keep: nothing is forced to the disk.
 //
-// Start and Get may be called from any goroutine.
+// Start and Get may be called from any goroutine. Stop signals go to process ids
+// that this package started, nothing else.
 package pgtest
