@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	wal "github.com/hashicorp/raft-wal"
+	"go.etcd.io/bbolt"
+)
+
+// logStoreKind is the value of raft.log_store.
+type logStoreKind string
+
+const (
+	logStoreWAL    logStoreKind = "wal"    // one fsync for each append
+	logStoreBoltDB logStoreKind = "boltdb" // two, and older
+)
+
+// errWrongLogStore is returned when the directory's log was made by the other
+// log store than the configured one.
+var errWrongLogStore = errors.New("the log of this data directory was made with another raft.log_store")
+
+// boltDeleteBatch keeps each deletion of old entries in bbolt to some
+// milliseconds, as appends wait for it.
+const boltDeleteBatch = 1024
+
+// boltOpenTimeout is how long to wait for bbolt's own file lock. The lock of the
+// directory is held already, so only a stranger can hold it.
+const boltOpenTimeout = time.Second
+
+// openBackend opens the log of the data directory dir, empty if there is none.
+func openBackend(dir string, kind logStoreKind, log hclog.Logger) (logBackend, error) {
+	other := map[logStoreKind]string{logStoreWAL: boltDir, logStoreBoltDB: walDir}[kind]
+	if other == "" {
+		return nil, fmt.Errorf("raft.log_store %q is not known (want wal or boltdb)", kind)
+	}
+	found, err := exists(filepath.Join(dir, other))
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	if found {
+		return nil, fmt.Errorf("%w: it is %q, and %s exists", errWrongLogStore, kind, filepath.Join(dir, other))
+	}
+	if kind == logStoreBoltDB {
+		return openBoltLog(filepath.Join(dir, boltDir))
+	}
+	return openWAL(filepath.Join(dir, walDir), log)
+}
+
+func openWAL(dir string, log hclog.Logger) (logBackend, error) {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	w, err := wal.Open(dir, wal.WithLogger(log))
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", dir, err)
+	}
+	return w, nil
+}
+
+func openBoltLog(dir string) (logBackend, error) {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	b, err := openBolt(filepath.Join(dir, boltLogFile))
+	if err != nil {
+		return nil, err
+	}
+	return boltLog{b}, nil
+}
+
+// boltLog makes a value that is not there nil, as raft-wal does.
+type boltLog struct{ *raftboltdb.BoltStore }
+
+func (b boltLog) Get(key []byte) ([]byte, error) {
+	v, err := b.BoltStore.Get(key)
+	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return nil, nil
+	}
+	return v, err
+}
+
+// openBolt opens the bbolt file at path. A new file is made aside and then
+// renamed: a crash while bbolt writes its first pages would leave a file that
+// no later start can open.
+func openBolt(path string) (*raftboltdb.BoltStore, error) {
+	found, err := exists(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	if !found {
+		if err := createBolt(path); err != nil {
+			return nil, fmt.Errorf("create %s: %w", path, err)
+		}
+	}
+	b, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return b, nil
+}
+
+func createBolt(path string) error {
+	tmp := path + tmpSuffix
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	b, err := raftboltdb.New(raftboltdb.Options{Path: tmp, BoltOptions: boltOptions()})
+	if err != nil {
+		return err
+	}
+	if err := b.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func boltOptions() *bbolt.Options {
+	return &bbolt.Options{Timeout: boltOpenTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
+}

@@ -1,0 +1,223 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// errLogGap is returned when entries do not follow the log. Raft never asks for
+// it; a store that took it would hide a lost entry until it is needed.
+var errLogGap = errors.New("log entries do not follow one another")
+
+// logBackend is what a store on disk has to offer to be the Raft log: the log
+// itself, and a few small values kept with it (our identity).
+type logBackend interface {
+	raft.LogStore
+	Get(key []byte) ([]byte, error)
+	Set(key, value []byte) error
+	Close() error
+}
+
+// logStore is the Raft log: a store on disk under a cache, a watch for disks
+// that fail or hang, and a count of its bytes. Reads may be concurrent with
+// each other and with one writer, as hashicorp/raft uses it.
+//
+// Invariant: first and last are those of the backend; last-first+1 entries are
+// there without gaps, or none and both are 0.
+type logStore struct {
+	backend logBackend
+	cache   *logCache
+	watch   *diskWatch
+	sizes   *logSizes
+	// deleteBatch is how many entries one DeleteRange at the front of the
+	// backend may take; 0 is no limit. bbolt holds its one writer for the whole
+	// of it, and the leader's next append must not wait for seconds.
+	deleteBatch uint64
+	onSync      func(took time.Duration, entries, bytes int) // nil: nobody asks
+
+	writing sync.Mutex // one StoreLogs or DeleteRange step at a time
+
+	mu          sync.RWMutex
+	first, last uint64
+}
+
+// IsMonotonic implements raft.MonotonicLogStore. It holds for both backends.
+// Without it raft leaves a gap behind an installed snapshot and, after a
+// conflict, installs the same snapshot for ever (hashicorp/raft 697).
+func (s *logStore) IsMonotonic() bool { return true }
+
+func newLogStore(b logBackend, w *diskWatch) (*logStore, error) {
+	first, err := b.FirstIndex()
+	if err != nil {
+		return nil, fmt.Errorf("log: first index: %w", err)
+	}
+	last, err := b.LastIndex()
+	if err != nil {
+		return nil, fmt.Errorf("log: last index: %w", err)
+	}
+	return &logStore{
+		backend: b, cache: newLogCache(logCacheBytes), watch: w, sizes: &logSizes{},
+		first: first, last: last,
+	}, nil
+}
+
+// FirstIndex implements raft.LogStore; 0 means empty.
+func (s *logStore) FirstIndex() (uint64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.first, nil
+}
+
+// LastIndex implements raft.LogStore; 0 means empty.
+func (s *logStore) LastIndex() (uint64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.last, nil
+}
+
+// GetLog implements raft.LogStore. The bytes of the entry must not be changed.
+// raft compares the error with ==, so raft.ErrLogNotFound comes unwrapped.
+func (s *logStore) GetLog(index uint64, out *raft.Log) error {
+	if s.cache.get(index, out) {
+		return nil
+	}
+	s.mu.RLock()
+	there := index >= s.first && index <= s.last && s.last != 0
+	s.mu.RUnlock()
+	if !there {
+		return raft.ErrLogNotFound
+	}
+	if err := s.backend.GetLog(index, out); err != nil {
+		return err
+	}
+	s.sizes.seen(index, logSize(out))
+	return nil
+}
+
+// StoreLog implements raft.LogStore.
+func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore: when it returns nil the entries are on
+// the disk.
+func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	start := time.Now()
+	err := s.watch.do("store log entries", func() error {
+		if err := s.checkFollows(logs); err != nil {
+			return err
+		}
+		return s.backend.StoreLogs(logs)
+	})
+	if err != nil {
+		return err
+	}
+	s.stored(logs, time.Since(start))
+	return nil
+}
+
+func (s *logStore) checkFollows(logs []*raft.Log) error {
+	s.mu.RLock()
+	want := s.last + 1
+	empty := s.last == 0
+	s.mu.RUnlock()
+	if empty { // an empty log may begin anywhere: behind the snapshot
+		want = logs[0].Index
+	}
+	for _, l := range logs {
+		if l.Index != want || l.Index == 0 {
+			return fmt.Errorf("%w: got index %d, want %d", errLogGap, l.Index, want)
+		}
+		want++
+	}
+	return nil
+}
+
+func (s *logStore) stored(logs []*raft.Log, took time.Duration) {
+	bytes := 0
+	for _, l := range logs {
+		s.sizes.appended(l.Index, logSize(l))
+		bytes += logSize(l)
+	}
+	s.cache.add(logs)
+	s.mu.Lock()
+	if s.last == 0 {
+		s.first = logs[0].Index
+	}
+	s.last = logs[len(logs)-1].Index
+	s.mu.Unlock()
+	if s.onSync != nil {
+		s.onSync(took, len(logs), bytes)
+	}
+}
+
+// DeleteRange implements raft.LogStore for a prefix or a suffix of the log,
+// both ends included; parts outside of the log are ignored.
+func (s *logStore) DeleteRange(first, last uint64) error {
+	s.mu.RLock()
+	first, last = max(first, s.first), min(last, s.last)
+	prefix := first == s.first
+	s.mu.RUnlock()
+	if first > last || last == 0 {
+		return nil
+	}
+	step := last - first + 1
+	if prefix && s.deleteBatch > 0 {
+		step = s.deleteBatch
+	}
+	for from := first; from <= last; from += step {
+		if err := s.deleteStep(from, min(from+step-1, last)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteStep shows the shorter log to readers before the backend has it, so
+// that nobody is sent to an entry that is just going.
+func (s *logStore) deleteStep(first, last uint64) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	switch {
+	case first <= s.first && last >= s.last:
+		s.first, s.last = 0, 0
+	case first <= s.first:
+		s.first = last + 1
+	default:
+		s.last = first - 1
+	}
+	s.mu.Unlock()
+	s.cache.remove(first, last)
+	s.sizes.removed(first, last)
+	return s.watch.do("delete log entries", func() error { return s.backend.DeleteRange(first, last) })
+}
+
+// holds says whether the log has the entry index with that term.
+func (s *logStore) holds(index, term uint64) bool {
+	var l raft.Log
+	return s.GetLog(index, &l) == nil && l.Term == term
+}
+
+// bytesAfter returns how many bytes of log follow index, as a whole: what a
+// snapshot at index leaves to be replayed.
+func (s *logStore) bytesAfter(index uint64) uint64 { return s.sizes.after(index) }
+
+// entriesWithin returns how many of the newest entries make about size bytes,
+// at least 1: what raft's TrailingLogs has to be for that many bytes to stay.
+func (s *logStore) entriesWithin(size uint64) uint64 {
+	s.mu.RLock()
+	n := s.last - s.first + 1
+	if s.last == 0 {
+		n = 0
+	}
+	s.mu.RUnlock()
+	return max(1, min(n, s.sizes.within(size)))
+}

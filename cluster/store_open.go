@@ -1,0 +1,267 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+)
+
+// errOtherCluster is returned when a server that belongs to a cluster is told
+// to belong to another one.
+var errOtherCluster = errors.New("this server belongs to another cluster")
+
+// storeConfig says how to open a data directory.
+type storeConfig struct {
+	dir  string
+	name string // of this server
+	kind logStoreKind
+	// writeDeadline is how long one write to the log or the votes may take
+	// before fail is called; 0 is no deadline.
+	writeDeadline time.Duration
+	// fail is called at most once, with the reason why the disk cannot be
+	// trusted any more. It must cut the server off and end the process. It must
+	// not wait for Raft, whose loop may be the caller.
+	fail func(error)
+	// onSync hears of each append to the log; nil if nobody asks. It must not block.
+	onSync func(took time.Duration, entries, bytes int)
+	log    hclog.Logger
+}
+
+// stores is an open data directory: all that Raft keeps on disk.
+type stores struct {
+	dir    string
+	log    *logStore
+	stable *watchedStable
+	snaps  *snapshotStore
+
+	lock    *dirLock
+	watch   *diskWatch
+	backend logBackend
+	places  []identityPlace
+
+	mu     sync.Mutex
+	id     identity
+	closed bool
+}
+
+// openStores locks and opens the data directory, making it if it is not there,
+// and checks that it is whole: errDirInUse, errWrongLogStore, errDiskNotWhole
+// or errLogBroken say what is not. Call close at the end, after raft.Shutdown.
+func openStores(cfg storeConfig) (_ *stores, err error) {
+	if err := validateName(cfg.name); err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(cfg.dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &stores{dir: cfg.dir, lock: lock, watch: newDiskWatch(cfg.writeDeadline, cfg.fail)}
+	defer func() {
+		if err != nil {
+			_ = s.close() // the first error says more
+		}
+	}()
+	if err := s.openParts(cfg); err != nil {
+		return nil, err
+	}
+	if err := s.settle(cfg); err != nil {
+		return nil, err
+	}
+	if err := repairLog(s.log, s.snaps); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *stores) openParts(cfg storeConfig) error {
+	bolt, err := openBolt(filepath.Join(cfg.dir, stableFile))
+	if err != nil {
+		return err
+	}
+	s.stable = &watchedStable{BoltStore: bolt, watch: s.watch}
+	if s.backend, err = openBackend(cfg.dir, cfg.kind, cfg.log); err != nil {
+		return err
+	}
+	if s.log, err = newLogStore(s.backend, s.watch); err != nil {
+		return err
+	}
+	s.log.onSync = cfg.onSync
+	if cfg.kind == logStoreBoltDB {
+		s.log.deleteBatch = boltDeleteBatch
+	}
+	if s.snaps, err = openSnapshots(cfg.dir, cfg.log); err != nil {
+		return err
+	}
+	s.snaps.logFirst = func() uint64 { first, _ := s.log.FirstIndex(); return first }
+	return nil
+}
+
+func (s *stores) settle(cfg storeConfig) error {
+	unborn, err := s.unborn()
+	if err != nil {
+		return err
+	}
+	logPath := filepath.Join(cfg.dir, walDir)
+	if cfg.kind == logStoreBoltDB {
+		logPath = filepath.Join(cfg.dir, boltDir, boltLogFile)
+	}
+	s.places = identityPlaces(cfg.dir, s.stable, s.backend, logPath)
+	s.id, err = settleIdentity(s.places, cfg.name, unborn)
+	return err
+}
+
+// unborn says that no part holds Raft state: no term was ever seen, nothing is
+// in the log, and there is no snapshot, not even one that cannot be read.
+func (s *stores) unborn() (bool, error) {
+	term, err := s.stable.GetUint64(keyCurrentTerm)
+	if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return false, fmt.Errorf("read the term: %w", err)
+	}
+	last, err := s.log.LastIndex()
+	if err != nil {
+		return false, err
+	}
+	ids, err := s.snaps.names()
+	return term == 0 && last == 0 && len(ids) == 0, err
+}
+
+// server is the identity that never changes as long as the directory lives.
+func (s *stores) server() serverID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id.Server
+}
+
+// cluster is the id of the cluster, empty as long as there is none.
+func (s *stores) cluster() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id.Cluster
+}
+
+// adoptCluster makes this server one of the cluster id, for good. It returns
+// errOtherCluster if it is one of another already, and nil if of the same.
+func (s *stores) adoptCluster(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id.Cluster != "" && s.id.Cluster != id {
+		return fmt.Errorf("%w: %s, not %s", errOtherCluster, s.id.Cluster, clip(id))
+	}
+	return s.setClusterLocked(id)
+}
+
+// replaceCluster puts a new cluster id in the place of the old one, for a
+// cluster that is recovered from one of its servers.
+func (s *stores) replaceCluster(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.setClusterLocked(id)
+}
+
+func (s *stores) setClusterLocked(id string) error {
+	if err := validateClusterID(id); err != nil {
+		return err
+	}
+	want := s.id
+	want.Cluster = id
+	if err := writeIdentity(s.places, make([]*identity, len(s.places)), want); err != nil {
+		return err
+	}
+	s.id = want
+	return nil
+}
+
+// forgetUnfinishedBootstrap makes a directory in which raft.BootstrapCluster was
+// cut short one that can be bootstrapped: that function writes term 1 first and
+// the first entry then, and refuses to run when it finds the term. A server with
+// an empty log, no snapshot and no vote has promised nothing in term 1.
+func (s *stores) forgetUnfinishedBootstrap() error {
+	last, err := s.log.LastIndex()
+	if err != nil {
+		return err
+	}
+	ids, err := s.snaps.names()
+	if err != nil {
+		return err
+	}
+	term, err := s.stable.GetUint64(keyCurrentTerm)
+	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the term: %w", err)
+	}
+	vote, err := getStable(s.stable, keyLastVoteTerm)
+	if err != nil {
+		return fmt.Errorf("read the vote: %w", err)
+	}
+	if last != 0 || len(ids) != 0 || term != 1 || vote != nil {
+		return nil
+	}
+	return s.stable.SetUint64(keyCurrentTerm, 0)
+}
+
+// close lets the directory go. It may be called twice. Raft must have ended.
+func (s *stores) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.watch.close()
+	var errs []error
+	if s.backend != nil {
+		errs = append(errs, s.backend.Close())
+	}
+	if s.stable != nil {
+		errs = append(errs, s.stable.Close())
+	}
+	s.lock.release()
+	return errors.Join(errs...)
+}
+
+// Keys under which hashicorp/raft keeps its term and vote.
+var (
+	keyCurrentTerm  = []byte("CurrentTerm")
+	keyLastVoteTerm = []byte("LastVoteTerm")
+)
+
+// watchedStable is the store of votes and terms under the watch of the disk: an
+// election writes it on Raft's main loop, where a hang is as bad as in the log.
+type watchedStable struct {
+	*raftboltdb.BoltStore
+	watch *diskWatch
+}
+
+// Set implements raft.StableStore.
+func (s *watchedStable) Set(key, value []byte) error {
+	return s.watch.do("store vote", func() error { return s.BoltStore.Set(key, value) })
+}
+
+// SetUint64 implements raft.StableStore.
+func (s *watchedStable) SetUint64(key []byte, value uint64) error {
+	return s.watch.do("store term", func() error { return s.BoltStore.SetUint64(key, value) })
+}
+
+// removeStale deletes what a crash left unfinished in dir.
+func removeStale(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == tmpSuffix {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// retainSnapshots is how many snapshots stay: the newest, and one before it in
+// case the newest cannot be read.
+const retainSnapshots = 2
+
+// snapshotStore is raft.FileSnapshotStore, with two differences. Old snapshots
+// are removed here, after the new one is safe: the library reports an old one
+// that cannot be removed as a failure of the new one, and from then on no
+// snapshot succeeds and the log is never cut. And the directory of a snapshot is
+// synced before raft may cut the log behind it; the library syncs the files and
+// the parent only.
+//
+// It is safe for concurrent use.
+type snapshotStore struct {
+	*raft.FileSnapshotStore
+	path string
+	log  hclog.Logger
+	// logFirst is the index at which the log begins, 0 if it is empty. A
+	// snapshot that does not reach it must not be restored at a start.
+	logFirst func() uint64
+
+	reaping sync.Mutex
+}
+
+func openSnapshots(dir string, log hclog.Logger) (*snapshotStore, error) {
+	path := filepath.Join(dir, snapshotDir)
+	if err := os.MkdirAll(path, dirMode); err != nil {
+		return nil, fmt.Errorf("open snapshots: %w", err)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, fmt.Errorf("open snapshots: %w", err)
+	}
+	inner, err := raft.NewFileSnapshotStoreWithLogger(dir, math.MaxInt, log)
+	if err != nil {
+		return nil, fmt.Errorf("open snapshots %s: %w", path, err)
+	}
+	return &snapshotStore{FileSnapshotStore: inner, path: path, log: log, logFirst: func() uint64 { return 0 }}, nil
+}
+
+// Create implements raft.SnapshotStore.
+func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration,
+	configIndex uint64, t raft.Transport,
+) (raft.SnapshotSink, error) {
+	sink, err := s.FileSnapshotStore.Create(v, index, term, c, configIndex, t)
+	if err != nil {
+		return nil, err
+	}
+	return &snapshotSink{SnapshotSink: sink, store: s}, nil
+}
+
+// Open implements raft.SnapshotStore. It refuses a snapshot that ends before the
+// log begins: raft falls back to an older snapshot when it cannot read the
+// newest, and would find a hole behind it.
+func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := s.FileSnapshotStore.Open(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if first := s.logFirst(); first > meta.Index+1 {
+		_ = r.Close()
+		return nil, nil, fmt.Errorf("snapshot %s ends at index %d, the log begins at %d: %w", id, meta.Index, first, errDiskNotWhole)
+	}
+	return meta, r, nil
+}
+
+// reap removes all but the newest snapshots. A failure is logged and tried
+// again after the next snapshot.
+func (s *snapshotStore) reap() {
+	s.reaping.Lock()
+	defer s.reaping.Unlock()
+	list, err := s.List()
+	if err != nil {
+		s.log.Warn("cannot list snapshots", "error", err)
+		return
+	}
+	for _, meta := range list[min(retainSnapshots, len(list)):] {
+		if err := s.remove(meta.ID); err != nil {
+			s.log.Warn("cannot remove an old snapshot", "snapshot", meta.ID, "error", err)
+		}
+	}
+}
+
+// remove hides the snapshot first, so that a crash half-way does not leave one
+// that looks whole.
+func (s *snapshotStore) remove(id string) error {
+	path := filepath.Join(s.path, id)
+	hidden := path + tmpSuffix
+	if err := os.Rename(path, hidden); err != nil {
+		return err
+	}
+	return os.RemoveAll(hidden)
+}
+
+// names lists the snapshots, also those that cannot be read.
+func (s *snapshotStore) names() ([]string, error) {
+	entries, err := os.ReadDir(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	var ids []string
+	for _, e := range entries {
+		if e.IsDir() && filepath.Ext(e.Name()) != tmpSuffix {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, nil
+}
+
+// snapshotSink is one snapshot being written.
+type snapshotSink struct {
+	raft.SnapshotSink
+	store *snapshotStore
+}
+
+// Close makes the snapshot durable and visible. On an error nothing stays.
+func (s *snapshotSink) Close() error {
+	err := s.SnapshotSink.Close()
+	if err == nil {
+		err = syncDir(filepath.Join(s.store.path, s.ID()))
+	}
+	if err != nil {
+		s.removeUnfinished()
+		return err
+	}
+	s.store.reap()
+	return nil
+}
+
+// Cancel gives the snapshot up. The library keeps the files when it cannot flush
+// them, as on a full disk, where they hurt most.
+func (s *snapshotSink) Cancel() error {
+	err := s.SnapshotSink.Cancel()
+	s.removeUnfinished()
+	return err
+}
+
+func (s *snapshotSink) removeUnfinished() {
+	if err := os.RemoveAll(filepath.Join(s.store.path, s.ID()+tmpSuffix)); err != nil {
+		s.store.log.Warn("cannot remove an unfinished snapshot", "snapshot", s.ID(), "error", err)
+	}
+}
