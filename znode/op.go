@@ -1,0 +1,108 @@
+package znode
+
+import (
+	"time"
+
+	"github.com/coordd/coord/session"
+	"github.com/coordd/coord/zxid"
+)
+
+// AnyVersion as Op.Version asks for no version.
+const AnyVersion int64 = -1
+
+// OpKind says what an Op does. The numbers are part of the log format.
+type OpKind uint8
+
+const (
+	OpCreate OpKind = iota + 1
+	OpDelete
+	OpSet
+	OpSetACL
+	OpCheck
+)
+
+// Op is one operation on the tree. Fields that a kind does not name are
+// ignored by it.
+type Op struct {
+	Kind OpKind
+	Path string
+	// Data of create and set. Nil and empty differ: a node can hold null.
+	Data []byte
+	ACL  []ACL // create and set ACL; must not be empty
+
+	// Version must be the node's (set, delete, check: Stat.Version; set ACL:
+	// Stat.Aversion) unless it is AnyVersion. With Version31 the low 31 bits
+	// are compared, as the ZooKeeper port shows them.
+	Version   int64
+	Version31 bool
+	// Czxid and Owner, for delete, set and check: the node must have been
+	// created by that transaction, or belong to that session. 0 does not ask.
+	// A path and a version can come again after a container was reaped and
+	// made anew; a czxid cannot.
+	Czxid zxid.ID
+	Owner session.ID
+
+	// Create only.
+	Node       Kind
+	Sequential bool
+	TTL        time.Duration // Node TTL only, whole milliseconds
+}
+
+// OpResult is the outcome of one Op.
+type OpResult struct {
+	Kind OpKind
+	Path string // create: the final path; else the path asked for
+	Stat Stat   // after create, set and set ACL; zero else
+	Err  error
+}
+
+// Caller is on whose behalf an operation runs.
+type Caller struct {
+	Session    session.ID // owner of ephemerals it creates; 0 = none
+	Identities []Identity
+	// Trusted callers pass every ACL: the service itself, and superusers.
+	Trusted bool
+}
+
+// Cause says why a change happened.
+type Cause uint8
+
+const (
+	ByRequest Cause = iota
+	BySessionClose
+	BySessionExpiry
+	ByReaper // container or TTL node past its time
+	ByAdmin
+)
+
+// Tx is the transaction that operations run in.
+type Tx struct {
+	Zxid   zxid.ID
+	Time   int64 // state clock, ms since 1970
+	Caller *Caller
+	Cause  Cause
+	// Changes collects what was done, in order. Operations append; the caller
+	// may reuse the slice for the next transaction.
+	Changes []Change
+}
+
+// ChangeType says what happened to a node.
+type ChangeType uint8
+
+const (
+	Created ChangeType = iota + 1
+	Deleted
+	DataChanged
+	ACLChanged
+)
+
+// Change is one change of one node. It is what watches fire on.
+type Change struct {
+	Type    ChangeType
+	Path    string
+	Zxid    zxid.ID
+	Cause   Cause
+	Session session.ID // on whose behalf; 0 = no session
+	Data    []byte     // after the change; nil for Deleted
+	Stat    Stat       // after the change; before it for Deleted
+}
