@@ -27,7 +27,8 @@ type logBackend interface {
 // each other and with one writer, as hashicorp/raft uses it.
 //
 // Invariant: first and last are those of the backend; last-first+1 entries are
-// there without gaps, or none and both are 0.
+// there without gaps, or none and both are 0. The log goes on where the newest
+// snapshot ends, or before: first <= snap.index+1.
 type logStore struct {
 	backend logBackend
 	cache   *logCache
@@ -43,7 +44,11 @@ type logStore struct {
 
 	mu          sync.RWMutex
 	first, last uint64
+	snap        logPosition // end of the newest snapshot; zero: none
 }
+
+// logPosition names an entry of the log.
+type logPosition struct{ index, term uint64 }
 
 // IsMonotonic implements raft.MonotonicLogStore. It holds for both backends.
 // Without it raft leaves a gap behind an installed snapshot and, after a
@@ -81,7 +86,27 @@ func (s *logStore) LastIndex() (uint64, error) {
 
 // GetLog implements raft.LogStore. The bytes of the entry must not be changed.
 // raft compares the error with ==, so raft.ErrLogNotFound comes unwrapped.
+//
+// For the last entry of the newest snapshot, if it is not in the log, it gives
+// index and term, and nothing else. A follower asks for it as the entry before a
+// message. raft finds it by itself only if its log ends there; if its first entry
+// behind the snapshot has to be replaced, it would refuse the leader for ever. A
+// leader does not read it as an entry to send, as it finds no entry before.
 func (s *logStore) GetLog(index uint64, out *raft.Log) error {
+	err := s.entry(index, out)
+	if err != raft.ErrLogNotFound { //nolint:errorlint // it comes unwrapped, see above
+		return err
+	}
+	snap := s.snapshot()
+	if index != snap.index || index <= 1 {
+		return err
+	}
+	*out = raft.Log{Index: snap.index, Term: snap.term, Type: raft.LogNoop}
+	return nil
+}
+
+// entry reads what is really in the log.
+func (s *logStore) entry(index uint64, out *raft.Log) error {
 	if s.cache.get(index, out) {
 		return nil
 	}
@@ -200,10 +225,37 @@ func (s *logStore) deleteStep(first, last uint64) error {
 	return s.watch.do("delete log entries", func() error { return s.backend.DeleteRange(first, last) })
 }
 
-// holds says whether the log has the entry index with that term.
+// setSnapshot says where the newest snapshot ends. An older one is ignored.
+func (s *logStore) setSnapshot(p logPosition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.index > s.snap.index {
+		s.snap = p
+	}
+}
+
+// snapshot returns where the newest snapshot ends; zero if there is none.
+func (s *logStore) snapshot() logPosition {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.snap
+}
+
+// begin returns the first index that the log can replay: a snapshot that ends
+// before the one before it leaves a hole. It is 0 if any snapshot will do.
+func (s *logStore) begin() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.last == 0 && s.snap.index != 0 {
+		return s.snap.index + 1
+	}
+	return s.first
+}
+
+// holds says whether the log itself has the entry index with that term.
 func (s *logStore) holds(index, term uint64) bool {
 	var l raft.Log
-	return s.GetLog(index, &l) == nil && l.Term == term
+	return s.entry(index, &l) == nil && l.Term == term
 }
 
 // bytesAfter returns how many bytes of log follow index, as a whole: what a

@@ -98,7 +98,7 @@ func (s *stores) openParts(cfg storeConfig) error {
 	if s.snaps, err = openSnapshots(cfg.dir, cfg.log); err != nil {
 		return err
 	}
-	s.snaps.logFirst = func() uint64 { first, _ := s.log.FirstIndex(); return first }
+	s.snaps.logBegin, s.snaps.onNew = s.log.begin, s.log.setSnapshot
 	return nil
 }
 

@@ -42,6 +42,7 @@ func repairLog(log *logStore, snaps *snapshotStore) error {
 			return fmt.Errorf("clear the log behind snapshot %s: %w", meta.ID, err)
 		}
 	}
+	log.setSnapshot(logPosition{meta.Index, meta.Term})
 	log.sizes.start(meta.Index)
 	return nil
 }

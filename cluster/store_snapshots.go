@@ -28,9 +28,12 @@ type snapshotStore struct {
 	*raft.FileSnapshotStore
 	path string
 	log  hclog.Logger
-	// logFirst is the index at which the log begins, 0 if it is empty. A
+	// logBegin is the index at which the log begins, 0 if it is empty. A
 	// snapshot that does not reach it must not be restored at a start.
-	logFirst func() uint64
+	logBegin func() uint64
+	// onNew hears where a new snapshot ends, once it is durable and before raft
+	// cuts the log.
+	onNew func(logPosition)
 
 	reaping sync.Mutex
 }
@@ -47,7 +50,10 @@ func openSnapshots(dir string, log hclog.Logger) (*snapshotStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open snapshots %s: %w", path, err)
 	}
-	return &snapshotStore{FileSnapshotStore: inner, path: path, log: log, logFirst: func() uint64 { return 0 }}, nil
+	return &snapshotStore{
+		FileSnapshotStore: inner, path: path, log: log,
+		logBegin: func() uint64 { return 0 }, onNew: func(logPosition) {},
+	}, nil
 }
 
 // Create implements raft.SnapshotStore.
@@ -58,7 +64,7 @@ func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raf
 	if err != nil {
 		return nil, err
 	}
-	return &snapshotSink{SnapshotSink: sink, store: s}, nil
+	return &snapshotSink{SnapshotSink: sink, store: s, end: logPosition{index, term}}, nil
 }
 
 // Open implements raft.SnapshotStore. It refuses a snapshot that ends before the
@@ -69,7 +75,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	if first := s.logFirst(); first > meta.Index+1 {
+	if first := s.logBegin(); first > meta.Index+1 {
 		_ = r.Close()
 		return nil, nil, fmt.Errorf("snapshot %s ends at index %d, the log begins at %d: %w", id, meta.Index, first, errDiskNotWhole)
 	}
@@ -123,6 +129,7 @@ func (s *snapshotStore) names() ([]string, error) {
 type snapshotSink struct {
 	raft.SnapshotSink
 	store *snapshotStore
+	end   logPosition
 }
 
 // Close makes the snapshot durable and visible. On an error nothing stays.
@@ -135,6 +142,7 @@ func (s *snapshotSink) Close() error {
 		s.removeUnfinished()
 		return err
 	}
+	s.store.onNew(s.end)
 	s.store.reap()
 	return nil
 }

@@ -53,10 +53,8 @@ type transportFaults interface {
 type transportConfig struct {
 	net *peerNet
 	log hclog.Logger
-	// logHolds says whether our log has the entry; see snapshotGuard.
-	logHolds func(index, term uint64) bool
-	// lastIndex is the last index of our log.
-	lastIndex func() uint64
+	// store is our log, which incoming snapshots and entries are compared with.
+	store *logStore
 	// fail is called if a snapshot was installed over a longer log of other
 	// entries, which hashicorp/raft can only survive by a restart. It must cut
 	// the server off and end the process; nil: nobody is told.
@@ -76,14 +74,14 @@ type transportConfig struct {
 //     entries that the leader has not compared, and a returning leader applied
 //     entries of its own that the cluster had replaced.
 //   - A snapshot of what we already have never reaches Raft, which would delete
-//     acknowledged entries behind it (snapshotGuard).
+//     acknowledged entries behind it (inbox).
 //   - After cut nothing goes out any more.
 //
 // It is safe for concurrent use.
 type transport struct {
 	*raft.NetworkTransport
 	cfg     transportConfig
-	guard   *snapshotGuard
+	inbox   *inbox
 	stopped atomic.Bool
 	closing sync.Once
 }
@@ -103,16 +101,16 @@ func newTransport(cfg transportConfig) *transport {
 		Timeout: transportTimeout,
 	})
 	t := &transport{NetworkTransport: inner, cfg: cfg}
-	t.guard = newSnapshotGuard(cfg, inner.Consumer())
+	t.inbox = newInbox(cfg, inner.Consumer())
 	return t
 }
 
 // setRaft tells the transport whose log it guards. Until then nothing is known
 // to be applied, and only the log is asked.
-func (t *transport) setRaft(r *raft.Raft) { t.guard.applied.Store(r) }
+func (t *transport) setRaft(r *raft.Raft) { t.inbox.node.Store(r) }
 
 // Consumer implements raft.Transport.
-func (t *transport) Consumer() <-chan raft.RPC { return t.guard.out }
+func (t *transport) Consumer() <-chan raft.RPC { return t.inbox.out }
 
 // cut makes every message from now on fail, and closes the port and all
 // connections, so that the other servers elect without us. It does not wait for
@@ -129,7 +127,7 @@ func (t *transport) Close() error {
 		t.stopped.Store(true)
 		_ = t.NetworkTransport.Close() // closes the stream layer; always nil
 		t.CloseStreams()
-		t.guard.close()
+		t.inbox.close()
 	})
 	return nil
 }
