@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Runs the tests and prints a line for each package, the output of failures, the
+# reason of each skip, and at the end "N passed, N failed, N skipped".
+#
+# usage: scripts/test.sh quick     gofmt, vet and the short tests
+#        scripts/test.sh all       everything: also the whole-cluster tests, every
+#                                  fuzz target for FUZZTIME, and the race detector
+#        scripts/test.sh fuzz      only the fuzz targets
+#        scripts/test.sh race      all tests under the race detector
+#
+# With CI=true a skipped test is a failure.
+#
+# FUZZTIME   how long each fuzz target runs (30s)
+# GO         the go command (go)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+GO=${GO:-go}
+FUZZTIME=${FUZZTIME:-30s}
+# Fuzz targets at a time: one worker each on the smallest machine we test on.
+readonly fuzz_jobs=2
+
+# Packages whose tests start clusters of real processes. They have the machine
+# to themselves, because they measure how long things take.
+readonly whole='/test(/|$)'
+# The race detector is for packages with goroutines; the whole-cluster tests
+# run programs that were built without it.
+readonly no_race='/(test|cmd|scripts|api|zxid|session|watch|wire)(/|$)'
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# phase NAME [short]: what follows belongs to it.
+phase() { printf '{"Action":"phase","Package":"%s","Output":"%s"}\n' "$1" "${2:-}"; }
+
+# gotest NAME ARGS...: the events of a go test, and one more if it failed.
+gotest() {
+  local name=$1
+  shift
+  "$GO" test -json "$@" || printf '{"Action":"phase-failed","Package":"%s"}\n' "$name"
+}
+
+# check NAME COMMAND...: a command as if it were a test. What it prints is shown
+# if it fails.
+check() {
+  local name=$1 verdict=pass
+  shift
+  if ! "$@" >"$scratch/check" 2>&1; then
+    verdict=fail
+    cat "$scratch/check"
+  fi
+  printf '{"Action":"%s","Package":"%s","Test":"%s"}\n' "$verdict" "$name" "$name"
+  printf '{"Action":"%s","Package":"%s"}\n' "$verdict" "$name"
+}
+
+formatted() {
+  local files
+  files=$(gofmt -l .) || return 1
+  [ -z "$files" ] || { printf 'not formatted (run gofmt -w):\n%s\n' "$files"; return 1; }
+}
+
+# packages [-v] PATTERN: the packages of the module that match (-v: do not).
+packages() { "$GO" list ./... | grep -E "$@"; }
+
+lint() {
+  phase lint
+  check gofmt formatted
+  check vet "$GO" vet ./...
+}
+
+# fuzz_targets prints package, directory and name of each, sorted by name so that
+# the targets of one package do not compile it twice at the same time.
+fuzz_targets() {
+  "$GO" list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... |
+    while read -r pkg dir; do
+      grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$dir"/*_test.go | sed "s|^func \(.*\)|$pkg \1|"
+    done | sort -k2,2
+}
+
+# fuzz_one PACKAGE TARGET FILE: runs a target with its events in FILE. The go
+# command sometimes reports the end of its own time limit as a failure; such a
+# run, which names no failing input, is repeated once.
+fuzz_one() {
+  local try
+  for try in 1 2; do
+    "$GO" test -json -run '^$' -fuzz "^$2\$" -fuzztime "$FUZZTIME" -parallel 1 "$1" >"$3" && return
+    if [ "$try" = 1 ] && grep -q 'context deadline exceeded' "$3" && ! grep -q 'Failing input' "$3"; then
+      continue
+    fi
+    printf '{"Action":"phase-failed","Package":"%s"}\n' "$2" >>"$3"
+    return
+  done
+}
+
+fuzz() {
+  phase fuzz
+  local pkg target n=0
+  while read -r pkg target; do
+    n=$((n + 1))
+    while [ "$(jobs -rp | wc -l)" -ge "$fuzz_jobs" ]; do wait -n; done
+    fuzz_one "$pkg" "$target" "$scratch/fuzz.$n" &
+  done < <(fuzz_targets)
+  wait
+  local i
+  for i in $(seq "$n"); do cat "$scratch/fuzz.$i"; done
+}
+
+unit() {
+  phase unit
+  gotest unit -count=1 -timeout 10m $(packages -v "$whole")
+}
+
+whole_cluster() {
+  phase whole-cluster
+  gotest whole-cluster -count=1 -timeout 20m -p 1 $(packages "$whole")
+}
+
+race_short() {
+  phase race short
+  gotest race -race -short -count=1 -timeout 15m $(packages -v "$no_race")
+}
+
+race_all() {
+  phase race
+  gotest race -race -count=1 -timeout 60m -p 1 ./...
+}
+
+quick() {
+  phase quick short
+  gotest quick -short -timeout 5m ./...
+}
+
+# timed COMMAND: runs a part and says on stderr how long it took.
+timed() {
+  local began=$SECONDS
+  "$@"
+  echo "== $1 took $((SECONDS - began)) s" >&2
+}
+
+run() {
+  case $1 in
+    quick) timed lint && timed quick ;;
+    all) timed lint && timed unit && timed whole_cluster && timed fuzz && timed race_short ;;
+    fuzz) timed fuzz ;;
+    race) timed race_all ;;
+  esac
+}
+
+mode=${1:-}
+case $mode in
+  quick | all | fuzz | race) ;;
+  *)
+    echo "usage: $0 quick | all | fuzz | race" >&2
+    exit 2
+    ;;
+esac
+"$GO" build -o "$scratch/testsum" ./scripts/testsum || exit 1
+strict=false
+[ "${CI:-}" != true ] || strict=true
+run "$mode" | "$scratch/testsum" "-strict=$strict"
