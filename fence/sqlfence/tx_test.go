@@ -55,7 +55,7 @@ func TestWithTxRollsBackOnErrorPanicAndExit(t *testing.T) {
 			return end()
 		}
 	}
-	if err := sqlfence.WithTx(t.Context(), db, "r", 34, fail(func() error { return failure })); err != failure {
+	if err := sqlfence.WithTx(t.Context(), db, "r", 34, fail(func() error { return failure })); err != failure { //nolint:errorlint // it must be the very same
 		t.Errorf("have %v, want the caller's error as it is", err)
 	}
 	func() {
@@ -118,7 +118,7 @@ func TestWithTxDoesNotRepeatOtherErrors(t *testing.T) {
 	for _, failure := range []error{coded("23505"), coded("40003"), coded("08006"), errors.New("no code"), fence.ErrStale} {
 		runs := 0
 		err := sqlfence.WithTx(t.Context(), db, "r", 34, func(*sql.Tx) error { runs++; return failure })
-		if runs != 1 || err != failure {
+		if runs != 1 || err != failure { //nolint:errorlint // it must be the very same
 			t.Errorf("%v: %d runs, %v", failure, runs, err)
 		}
 	}
