@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/lock"
+)
+
+// Exit codes of `coordctl lock` for its own failures, as env(1) and timeout(1)
+// have them. Everything else is the command's.
+const (
+	exitLost          = 122
+	exitNotAcquired   = 123
+	exitCannotRun     = 125
+	exitNotExecutable = 126
+	exitNoCommand     = 127
+)
+
+// lossMargin is how long before the deadline the lock counts as lost, beside
+// the time that the command has to end.
+const lossMargin = 500 * time.Millisecond
+
+type lockOptions struct {
+	wait           time.Duration
+	noWait         bool
+	conflictCode   int
+	holdAtLeast    time.Duration
+	killAfter      time.Duration
+	onLost         string
+	sessionTimeout time.Duration
+	owner          string
+	labels         map[string]string
+}
+
+func newLockCmd(e *env) *cobra.Command {
+	o := lockOptions{conflictCode: exitNotAcquired, onLost: "kill", sessionTimeout: 30 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "lock [flags] PATH [COMMAND [ARGUMENT...]]",
+		Short: "Run a command while holding a lock",
+		Long: `Wait for the lock at PATH, run the command, and release the lock.
+
+Everything behind PATH is the command, as it stands: flags for coordctl go in
+front of PATH. Standard input, output and error are the command's; signals are
+passed on to it. Without a command the lock is held until Ctrl-C.
+
+The command finds COORD_FENCING_TOKEN, COORD_LOCK_PATH, COORD_LOCK_NODE,
+COORD_SESSION_ID and COORD_ENDPOINTS in its environment. Give the token to
+whatever it writes to, so that a newer holder's writes are safe from it.
+
+If the lock is lost, the command gets SIGTERM and, --kill-after later, SIGKILL:
+early enough that it has ended before the next holder can start.
+
+Exit code: the command's, or 128+n for a signal; 122 the lock was lost, 123 not
+acquired in time, 125 coordctl itself failed, 126 not executable, 127 not found.`,
+		Example: `  coordctl lock /locks/nightly-report ./report.sh --full
+  coordctl lock --wait 30s /locks/deploy make deploy
+  coordctl lock --no-wait --conflict-exit-code 0 --hold-at-least 5m /cron/report ./report.sh`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return &codedError{exitCannotRun, err}
+			}
+			return runLock(cmd.Context(), e, &o, args[0], command(args[1:]))
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.DurationVar(&o.wait, "wait", 0, "give up after this long (0: never)")
+	f.BoolVar(&o.noWait, "no-wait", false, "give up at once if another holds the lock")
+	f.IntVar(&o.conflictCode, "conflict-exit-code", o.conflictCode, "exit code when the lock was not acquired")
+	f.DurationVar(&o.holdAtLeast, "hold-at-least", 0, "keep the lock for at least this long, so that no host does the same again at once")
+	f.DurationVar(&o.killAfter, "kill-after", 0, "time between SIGTERM and SIGKILL when the lock is lost (default: a sixth of the session timeout, at most 5s)")
+	f.StringVar(&o.onLost, "on-lost", o.onLost, "kill the command, warn, or exec:CMD")
+	f.DurationVar(&o.sessionTimeout, "session-timeout", o.sessionTimeout, "how long the lock outlives a holder that vanished")
+	f.StringVar(&o.owner, "owner", "", "what others see as the holder (default: program@host:pid)")
+	f.StringToStringVar(&o.labels, "label", nil, "key=value that others see")
+	return cmd
+}
+
+// command drops a -- that someone put there by habit.
+func command(args []string) []string {
+	if len(args) > 0 && args[0] == "--" {
+		return args[1:]
+	}
+	return args
+}
+
+func (o *lockOptions) check() error {
+	if o.onLost != "kill" && o.onLost != "warn" && !strings.HasPrefix(o.onLost, "exec:") {
+		return usagef("--on-lost: %q is none of kill, warn, exec:CMD", o.onLost)
+	}
+	if o.conflictCode < 0 || o.conflictCode > 255 {
+		return usagef("--conflict-exit-code: %d is not from 0 to 255", o.conflictCode)
+	}
+	if o.wait < 0 || o.killAfter < 0 || o.holdAtLeast < 0 || o.sessionTimeout <= 0 {
+		return usagef("times must not be negative, and --session-timeout must be above zero")
+	}
+	return nil
+}
+
+// killTime is how long the command has between SIGTERM and SIGKILL, once the
+// granted session timeout is known.
+func (o *lockOptions) killTime(granted time.Duration) (time.Duration, error) {
+	if o.killAfter == 0 {
+		return min(5*time.Second, granted/6), nil
+	}
+	if o.killAfter > granted/2 {
+		return 0, usagef("--kill-after %s is more than half of the session timeout %s: the command could outlive the lock", o.killAfter, granted)
+	}
+	return o.killAfter, nil
+}
+
+func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []string) error {
+	program, err := findProgram(argv)
+	if err != nil {
+		return err
+	}
+	opts := []client.Option{client.WithSessionTimeout(o.sessionTimeout)}
+	c, err := e.dialWith(ctx, opts...)
+	if err != nil {
+		return asCannotRun(err)
+	}
+	defer c.Close()
+	kill, err := o.killTime(c.Session().Timeout())
+	if err != nil {
+		return &codedError{exitCannotRun, err}
+	}
+	m := lock.New(c, path, lockRecipeOptions(o, kill)...)
+	h, err := acquire(ctx, m, o)
+	if err != nil {
+		return o.acquireError(e, path, err)
+	}
+	held := &heldLock{env: e, options: o, path: path, handle: h, session: c.Session().ID(), killAfter: kill, since: time.Now()}
+	if held.endpoints, err = e.endpointList(); err != nil {
+		return asCannotRun(err)
+	}
+	code, err := held.run(ctx, program, argv)
+	return errors.Join(held.release(ctx), result(code, err))
+}
+
+func result(code int, err error) error {
+	if err == nil && code != 0 {
+		return exitError(code)
+	}
+	return err
+}
+
+func lockRecipeOptions(o *lockOptions, kill time.Duration) []lock.Option {
+	opts := []lock.Option{lock.SafetyMargin(kill + lossMargin)}
+	if o.owner != "" {
+		opts = append(opts, lock.Owner(o.owner))
+	}
+	if len(o.labels) > 0 {
+		opts = append(opts, lock.Labels(o.labels))
+	}
+	return opts
+}
+
+func acquire(ctx context.Context, m *lock.Mutex, o *lockOptions) (*lock.Handle, error) {
+	if o.noWait {
+		return m.TryAcquire(ctx)
+	}
+	if o.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.wait, &timeLimitError{o.wait})
+		defer cancel()
+	}
+	return m.Acquire(ctx)
+}
+
+// acquireError says why there is no lock.
+func (o *lockOptions) acquireError(e *env, path string, err error) error {
+	var busy *lock.BusyError
+	switch {
+	case errors.As(err, &busy):
+		e.note("%s: %v", path, err)
+		return exitError(o.conflictCode)
+	case errors.Is(err, context.DeadlineExceeded):
+		e.note("%s: not acquired within %s", path, o.wait)
+		return exitError(o.conflictCode)
+	case errors.Is(err, context.Canceled):
+		return errInterrupted
+	default:
+		return asCannotRun(err)
+	}
+}
+
+// asCannotRun gives an error of ours the code 125, as the command's codes must
+// stay its own.
+func asCannotRun(err error) error { return &codedError{exitCannotRun, err} }
+
+// endpointList is what the command gets as COORD_ENDPOINTS.
+func (e *env) endpointList() (string, error) {
+	t, err := e.resolve()
+	return strings.Join(t.Endpoints, ","), err
+}
+
+// heldLock is a lock in use by the command.
+type heldLock struct {
+	*env
+	options   *lockOptions
+	path      string
+	endpoints string
+	handle    *lock.Handle
+	session   client.SessionID
+	killAfter time.Duration
+	since     time.Time
+}
+
+// environment is the command's.
+func (h *heldLock) environment() []string {
+	return append(os.Environ(),
+		"COORD_FENCING_TOKEN="+h.handle.FencingToken().String(),
+		"COORD_LOCK_PATH="+h.path,
+		"COORD_LOCK_NODE="+h.handle.Path(),
+		"COORD_SESSION_ID="+h.session.String(),
+		"COORD_ENDPOINTS="+h.endpoints,
+	)
+}
+
+// release waits for --hold-at-least and gives the lock back. A lost lock has
+// nothing to give back.
+func (h *heldLock) release(ctx context.Context) error {
+	if rest := h.options.holdAtLeast - time.Since(h.since); rest > 0 && h.handle.Held() {
+		select {
+		case <-time.After(rest):
+		case <-ctx.Done():
+		case <-h.handle.Lost():
+		}
+	}
+	if !h.handle.Held() {
+		return nil
+	}
+	if err := h.handle.Release(ctx); err != nil {
+		return asCannotRun(fmt.Errorf("release %s: %w", h.path, err))
+	}
+	return nil
+}
+
+// printHandle is what a person sees who holds a lock without a command.
+func (h *heldLock) printHandle(w io.Writer) {
+	fmt.Fprintf(w, "coordctl: holding %s with token %s until Ctrl-C\n", h.path, h.handle.FencingToken())
+}

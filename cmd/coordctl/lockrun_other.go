@@ -1,0 +1,22 @@
+//go:build unix && !linux
+
+package main
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// startTied starts cmd. There is no way here to end it when we are killed.
+func startTied(cmd *exec.Cmd) (<-chan error, error) {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	return exited, nil
+}
+
+func takeTerminal(int) func() { return func() {} }

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coord/api/coordpb"
+)
+
+func newMembersCmd(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "members",
+		Short: "List the servers of the cluster",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			st, err := e.clusterStatus(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var items []any
+			for _, m := range st.Servers {
+				items = append(items, m)
+			}
+			t := table{header: []string{"NODE", "ROLE", "STATE", "ADDRESS", "VERSION", "DETAIL"}}
+			for i := range st.Servers {
+				m := &st.Servers[i]
+				t.rows = append(t.rows, []string{m.Name, m.Role, m.State, dash(m.Peer), dash(m.Version), m.Detail})
+			}
+			return e.list("Member", items, t)
+		},
+	}
+}
+
+func newClusterCmd(e *env) *cobra.Command {
+	return parent("cluster", "Form a cluster", newClusterInitCmd(e))
+}
+
+func newClusterInitCmd(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "init",
+		Short: "Form the cluster, once, when all its servers run and are empty",
+		Long: `Form a cluster whose servers wait for it (cluster.bootstrap: manual). Every
+listed server must answer and be empty; otherwise nothing is done and the reason
+is said.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return e.admin(cmd.Context(), "cluster init", func(ctx context.Context, a coordpb.AdminClient) error {
+				reply, err := a.Init(ctx, &coordpb.InitRequest{})
+				if err != nil {
+					return err
+				}
+				if err := replyError("cluster init", reply.Error); err != nil {
+					return err
+				}
+				return e.object("Cluster", map[string]string{"clusterId": reply.ClusterId}, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "the cluster is formed, its id is %s; the other servers join now (coordctl wait ready)\n", reply.ClusterId)
+					return err
+				})
+			})
+		},
+	}
+}
+
+func newWaitCmd(e *env) *cobra.Command {
+	return parent("wait", "Wait for a state of the cluster", newWaitReadyCmd(e))
+}
+
+func newWaitReadyCmd(e *env) *cobra.Command {
+	var node string
+	var stable, limit time.Duration
+	cmd := &cobra.Command{
+		Use:   "ready",
+		Short: "Wait until the cluster, or one server, is ready",
+		Example: "  coordctl wait ready --for 1m\n" +
+			"  coordctl wait ready --node n2 --stable 10s",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), limit)
+			defer cancel()
+			return e.waitReady(ctx, node, stable, limit)
+		},
+	}
+	cmd.Flags().StringVar(&node, "node", "", "wait for this server only")
+	cmd.Flags().DurationVar(&stable, "stable", 0, "it must have been ready for this long")
+	cmd.Flags().DurationVar(&limit, "for", time.Minute, "give up after this long (exit code 7)")
+	return cmd
+}
+
+func (e *env) waitReady(ctx context.Context, node string, stable, limit time.Duration) error {
+	var since time.Time
+	for {
+		why, err := e.notReady(ctx, node)
+		if err != nil {
+			return err
+		}
+		switch {
+		case why != "":
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		}
+		if why == "" && time.Since(since) >= stable {
+			e.note("ready")
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if ctx.Err() == context.Canceled {
+				return errInterrupted
+			}
+			return &codedError{exitTimeout, fmt.Errorf("not ready within %s: %s", limit, why)}
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// notReady says what is missing, "" if nothing is.
+func (e *env) notReady(ctx context.Context, node string) (string, error) {
+	st, err := e.clusterStatus(ctx)
+	if err != nil {
+		if _, code := classify(err); code == exitUsage || code == exitNotPermitted {
+			return "", err
+		}
+		return strings.ReplaceAll(describe(err), "\n", ";"), nil
+	}
+	var missing []string
+	found := false
+	for i := range st.Servers {
+		m := &st.Servers[i]
+		if node != "" && m.Name != node {
+			continue
+		}
+		found = true
+		if !m.ok() {
+			missing = append(missing, strings.TrimSpace(fmt.Sprintf("%s is %s, %s %s", m.Name, m.State, m.Role, m.Detail)))
+		}
+	}
+	switch {
+	case st.Waiting != "":
+		return st.Waiting, nil
+	case st.Leader == "":
+		return "there is no leader", nil
+	case node != "" && !found:
+		return fmt.Sprintf("the cluster has no server %q", node), nil
+	case node == "" && !st.Healthy && len(missing) == 0:
+		return "the leader does not answer", nil
+	default:
+		return strings.Join(missing, "; "), nil
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/session"
+)
+
+// sessionItem is one session as scripts see it.
+type sessionItem struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Address     string `json:"address"`
+	Server      string `json:"server"`
+	TimeoutMs   int64  `json:"timeoutMs"`
+	LastHeardMs int64  `json:"lastHeardMs"` // ago; -1 unknown
+	Ephemerals  int64  `json:"ephemerals"`
+	Watches     int64  `json:"watches"` // -1 unknown
+	Protocol    string `json:"protocol"`
+	Identity    string `json:"identity,omitempty"`
+	Suspect     bool   `json:"suspect"`
+}
+
+func newSessionsCmd(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "sessions",
+		Short: "List the live sessions",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := e.allSessions(cmd.Context())
+			if err != nil {
+				return err
+			}
+			t := table{
+				header: []string{"SESSION", "NAME", "ADDRESS", "NODE", "TIMEOUT", "LAST HEARD", "EPHEMERALS", "WATCHES", "PROTOCOL"},
+				wide:   []string{"IDENTITY"},
+			}
+			var items []any
+			for i := range all {
+				items = append(items, all[i])
+				t.rows = append(t.rows, all[i].row())
+			}
+			return e.list("Session", items, t)
+		},
+	}
+}
+
+func (s *sessionItem) row() []string {
+	return []string{
+		s.ID, dash(s.Name), dash(s.Address), dash(s.Server),
+		(time.Duration(s.TimeoutMs) * time.Millisecond).String(), s.heard(),
+		strconv.FormatInt(s.Ephemerals, 10), known(s.Watches), s.Protocol, dash(s.Identity),
+	}
+}
+
+// heard is the time of silence, marked once it is more than two thirds of the
+// timeout.
+func (s *sessionItem) heard() string {
+	if s.LastHeardMs < 0 {
+		return "-"
+	}
+	text := ago(time.Duration(s.LastHeardMs) * time.Millisecond)
+	if s.LastHeardMs*3 > s.TimeoutMs*2 {
+		text += " !"
+	}
+	return text
+}
+
+func known(n int64) string {
+	if n < 0 {
+		return "-"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// allSessions reads every page.
+func (e *env) allSessions(ctx context.Context) ([]sessionItem, error) {
+	var out []sessionItem
+	err := e.admin(ctx, "sessions", func(ctx context.Context, a coordpb.AdminClient) error {
+		out = nil
+		for after, more := uint64(0), true; more; {
+			page, err := a.Sessions(ctx, &coordpb.SessionsRequest{After: after, Limit: 1000})
+			if err != nil {
+				return err
+			}
+			for _, s := range page.Sessions {
+				out = append(out, newSessionItem(s))
+				after = s.Id
+			}
+			more = page.More && len(page.Sessions) > 0
+		}
+		return nil
+	})
+	return out, err
+}
+
+func newSessionItem(s *coordpb.SessionInfo) sessionItem {
+	return sessionItem{
+		ID: session.ID(s.Id).String(), Name: s.Name, Address: s.Address, Server: s.Server,
+		TimeoutMs: s.TimeoutMs, LastHeardMs: s.LastHeardMs, Ephemerals: s.Ephemerals,
+		Watches: s.Watches, Protocol: s.Protocol, Identity: s.Identity, Suspect: s.Suspect,
+	}
+}

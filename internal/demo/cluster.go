@@ -1,0 +1,93 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coordd/coord/internal/contexts"
+)
+
+// ownCluster is a three-server cluster that a demonstration started for itself.
+type ownCluster struct {
+	endpoints []string
+	cmd       *exec.Cmd
+	dir       string
+}
+
+// startCluster runs `coordd dev` and waits until its servers are ready. The
+// context that coordd dev saves goes into a file of ours, not the user's.
+func startCluster(ctx context.Context, coordd string) (*ownCluster, error) {
+	dir, err := os.MkdirTemp("", "coord-demo-")
+	if err != nil {
+		return nil, err
+	}
+	c := &ownCluster{dir: dir}
+	var said bytes.Buffer
+	c.cmd = exec.Command(coordd, "dev", "--nodes", "3")
+	c.cmd.Stdout, c.cmd.Stderr = io.Discard, &said
+	saved := filepath.Join(dir, "contexts.yaml")
+	c.cmd.Env = append(os.Environ(), "COORDCTL_CONFIG="+saved)
+	c.cmd.SysProcAttr = childAttributes()
+	if err := c.cmd.Start(); err != nil {
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("start a cluster: %w", err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- c.cmd.Wait() }()
+	for {
+		if f, err := contexts.Load(saved); err == nil && len(f.Contexts["dev"].Endpoints) > 0 {
+			c.endpoints = f.Contexts["dev"].Endpoints
+			return c, nil
+		}
+		select {
+		case err := <-exited:
+			os.RemoveAll(dir)
+			return nil, fmt.Errorf("coordd dev ended: %w\n%s", err, said.Bytes())
+		case <-ctx.Done():
+			c.cmd.Process.Kill()
+			<-exited
+			os.RemoveAll(dir)
+			return nil, fmt.Errorf("waiting for a cluster: %w", context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// close stops the servers and throws their data away.
+func (c *ownCluster) close() error {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
+	for deadline := time.Now().Add(15 * time.Second); c.cmd.Process.Signal(syscall.Signal(0)) == nil; {
+		if time.Now().After(deadline) {
+			_ = c.cmd.Process.Kill()
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return os.RemoveAll(c.dir)
+}
+
+// findCoordd looks for the server's program beside this one, then on the PATH.
+func findCoordd() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), "coordd")
+		if st, err := os.Stat(beside); err == nil && st.Mode().IsRegular() {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath("coordd")
+	if err != nil {
+		return "", errors.New("no cluster answers at the endpoints, and coordd is neither beside coordctl nor on the PATH to start one")
+	}
+	return path, nil
+}
+
+func joinEndpoints(endpoints []string) string { return strings.Join(endpoints, ",") }

@@ -1,0 +1,347 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/coordd/coord/api/coordpb"
+)
+
+// binDir holds the programs under test, built once for the whole run.
+var binDir = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "coord-test-bin-")
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", dir, "github.com/coordd/coord/cmd/coordd", "github.com/coordd/coord/cmd/coordctl")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := binDir(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// program is the path of coordd or coordctl.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := binDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// processes is a cluster of real servers on loopback.
+type processes struct {
+	t     testing.TB
+	dir   string
+	conf  string
+	nodes []*process
+}
+
+// process is one server. It may be stopped and started again.
+type process struct {
+	c          *processes
+	name       string
+	base       int
+	mu         sync.Mutex
+	cmd        *exec.Cmd
+	done       chan struct{}
+	extraEnv   []string
+	exitExpect bool
+}
+
+// startProcesses runs n servers and waits until they are ready. extra is added
+// to the configuration file. The servers end with the test.
+func startProcesses(t testing.TB, n int, extra string) *processes {
+	t.Helper()
+	c := newProcesses(t, n, extra)
+	for _, p := range c.nodes {
+		p.start()
+	}
+	c.waitReady(30 * time.Second)
+	return c
+}
+
+func newProcesses(t testing.TB, n int, extra string) *processes {
+	t.Helper()
+	c := &processes{t: t, dir: t.TempDir()}
+	c.conf = filepath.Join(c.dir, "coordd.yaml")
+	base := freePorts(t, 10*n)
+	var peers []string
+	for i := range n {
+		p := &process{c: c, name: fmt.Sprintf("n%d", i+1), base: base + 10*i}
+		c.nodes = append(c.nodes, p)
+		peers = append(peers, fmt.Sprintf("%s=127.0.0.1:%d", p.name, p.base+1))
+	}
+	text := "cluster:\n  name: test\n  bootstrap: auto\n  peers: [" + strings.Join(peers, ", ") + "]\n" + extra
+	if err := os.WriteFile(c.conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.end)
+	return c
+}
+
+// freePorts finds the first of count ports in a row that nobody uses, below
+// the range from which the kernel takes ports for outgoing connections.
+func freePorts(t testing.TB, count int) int {
+	t.Helper()
+	for range 200 {
+		base := 12000 + 10*rand.IntN(1900)
+		if portsFree(base, count) {
+			return base
+		}
+	}
+	t.Fatal("no free ports on loopback")
+	return 0
+}
+
+func portsFree(base, count int) bool {
+	for port := base; port < base+count; port++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
+}
+
+func (p *process) grpc() string { return fmt.Sprintf("127.0.0.1:%d", p.base) }
+func (p *process) http() string { return fmt.Sprintf("127.0.0.1:%d", p.base+2) }
+
+func (p *process) log() string { return filepath.Join(p.c.dir, p.name+".log") }
+
+// start runs the server; it does not wait until it serves.
+func (p *process) start() {
+	p.c.t.Helper()
+	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		p.c.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(program(p.c.t, "coordd"), "run", "--config", p.c.conf)
+	cmd.Env = append(os.Environ(),
+		"COORDD_NODE_NAME="+p.name,
+		"COORDD_NODE_DATA_DIR="+p.dataDir(),
+		"COORDD_LISTEN_GRPC="+p.grpc(),
+		"COORDD_LISTEN_HTTP="+p.http(),
+	)
+	cmd.Env = append(cmd.Env, p.extraEnv...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		p.c.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	p.mu.Lock()
+	p.cmd, p.done = cmd, done
+	p.mu.Unlock()
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+}
+
+func (p *process) dataDir() string { return filepath.Join(p.c.dir, p.name) }
+
+func (p *process) running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// signal sends sig; a server that has ended is left alone.
+func (p *process) signal(sig syscall.Signal) {
+	if p.running() {
+		_ = p.cmd.Process.Signal(sig)
+	}
+}
+
+// kill ends the server as a power cut ends it, and waits for the end.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// stop asks the server to end and returns how long it took.
+func (p *process) stop() time.Duration {
+	p.c.t.Helper()
+	start := time.Now()
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		p.kill()
+		p.c.t.Errorf("%s did not stop within 20 s", p.name)
+	}
+	return time.Since(start)
+}
+
+// end stops all servers and, if the test failed, shows where it went wrong.
+func (c *processes) end() {
+	for _, p := range c.nodes {
+		p.signal(syscall.SIGCONT)
+		if p.running() {
+			p.kill()
+		}
+	}
+	for _, p := range c.nodes {
+		text, _ := os.ReadFile(p.log())
+		if i := strings.Index(string(text), "panic:"); i >= 0 {
+			c.t.Errorf("%s panicked:\n%s", p.name, text[i:min(len(text), i+4000)])
+		}
+		if c.t.Failed() {
+			c.t.Logf("end of the log of %s:\n%s", p.name, text[max(0, len(text)-3000):])
+		}
+	}
+}
+
+func (c *processes) endpoints() []string {
+	var out []string
+	for _, p := range c.nodes {
+		out = append(out, p.grpc())
+	}
+	return out
+}
+
+func (c *processes) target() string { return strings.Join(c.endpoints(), ",") }
+
+// status asks one server how it is.
+func (p *process) status() (*coordpb.StatusReply, error) {
+	conn, err := grpc.NewClient(p.grpc(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return coordpb.NewAdminClient(conn).Status(ctx, &coordpb.StatusRequest{})
+}
+
+// waitReady waits until every running server is ready.
+func (c *processes) waitReady(limit time.Duration) {
+	c.t.Helper()
+	for _, p := range c.nodes {
+		if !p.running() {
+			continue
+		}
+		poll(c.t, limit, "ready "+p.name, func() error {
+			st, err := p.status()
+			switch {
+			case err != nil:
+				return err
+			case !st.Ready:
+				return fmt.Errorf("not ready: %s %v", st.Waiting, st.Checks)
+			}
+			return nil
+		})
+	}
+}
+
+// leader waits for a server that leads and returns it.
+func (c *processes) leader() *process {
+	c.t.Helper()
+	var found *process
+	poll(c.t, 20*time.Second, "leader", func() error {
+		for _, p := range c.nodes {
+			if !p.running() {
+				continue
+			}
+			if st, err := p.status(); err == nil && st.Leader == p.name {
+				found = p
+				return nil
+			}
+		}
+		return errors.New("nobody leads")
+	})
+	return found
+}
+
+// follower is some server that does not lead.
+func (c *processes) follower() *process {
+	c.t.Helper()
+	lead := c.leader()
+	for _, p := range c.nodes {
+		if p != lead && p.running() {
+			return p
+		}
+	}
+	c.t.Fatal("no follower")
+	return nil
+}
+
+// sameDigests waits until all running servers have applied the same and say
+// the same digest of their state.
+func (c *processes) sameDigests() {
+	c.t.Helper()
+	poll(c.t, 20*time.Second, "equal digests", func() error {
+		type state struct{ index, digest uint64 }
+		seen := map[string]state{}
+		for _, p := range c.nodes {
+			if !p.running() {
+				continue
+			}
+			st, err := p.status()
+			if err != nil {
+				return err
+			}
+			seen[p.name] = state{st.DigestIndex, st.Digest}
+		}
+		var first *state
+		for _, s := range seen {
+			if first == nil {
+				first = &s
+			}
+			if s != *first {
+				return fmt.Errorf("states differ: %v", seen)
+			}
+		}
+		return nil
+	})
+}
+
+// poll calls f until it returns nil, and fails the test with its last error
+// once the time is over.
+func poll(t testing.TB, limit time.Duration, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s: %v", what, limit, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
