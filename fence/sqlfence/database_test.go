@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	server    pgtest.Shared
-	databases atomic.Int64
+	server  pgtest.Shared
+	schemas atomic.Int64
 )
 
 func TestMain(m *testing.M) {
@@ -29,17 +29,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// emptyDatabase returns a new database on a real server, nothing in it.
+// emptyDatabase returns a database on a real server in which this test sees
+// nothing but its own: it has a schema to itself.
 func emptyDatabase(t *testing.T) *sql.DB {
 	t.Helper()
-	s := server.Get(t)
-	name := fmt.Sprintf("test%d", databases.Add(1))
-	admin := open(t, s.DSN(""))
-	exec(t, admin, "CREATE DATABASE "+name)
-	return open(t, s.DSN(name))
+	schema := fmt.Sprintf("test%d", schemas.Add(1))
+	db := open(t, server.Get(t).DSN("")+" search_path="+schema)
+	exec(t, db, "CREATE SCHEMA "+schema)
+	return db
 }
 
-// database returns a new database that has been migrated, with a table
+// database returns an empty database that has been migrated, with a table
 // writes(seq, token) in which seq is the order of the inserts.
 func database(t *testing.T, opts ...sqlfence.Option) *sql.DB {
 	t.Helper()
@@ -84,6 +84,15 @@ func number(t *testing.T, db *sql.DB, query string, args ...any) int64 {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
+}
+
+func currentSchema(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	var schema string
+	if err := db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema
 }
 
 func begin(t *testing.T, db *sql.DB) *sql.Tx {

@@ -33,11 +33,12 @@ func TestMigrateMayRunManyTimesAtOnce(t *testing.T) {
 
 func TestMigrateTakesTableInASchema(t *testing.T) {
 	db := emptyDatabase(t)
-	table := sqlfence.Table("Guard.Marks")
+	schema := "Guard_" + currentSchema(t, db)
+	table := sqlfence.Table(schema + ".Marks")
 	if err := sqlfence.Migrate(t.Context(), db, table); err == nil {
 		t.Error("the schema does not exist, want an error")
 	}
-	exec(t, db, `CREATE SCHEMA "Guard"`)
+	exec(t, db, `CREATE SCHEMA "`+schema+`"`)
 	for range 2 {
 		if err := sqlfence.Migrate(t.Context(), db, table); err != nil {
 			t.Fatal(err)
@@ -46,7 +47,7 @@ func TestMigrateTakesTableInASchema(t *testing.T) {
 	if err := sqlfence.NewStore(db, table).Admit(t.Context(), "r", 41); err != nil {
 		t.Error(err)
 	}
-	if got := number(t, db, `SELECT token FROM "Guard"."Marks"`); got != 41 {
+	if got := number(t, db, `SELECT token FROM "`+schema+`"."Marks"`); got != 41 {
 		t.Errorf("the mark is %d, want 41", got)
 	}
 }
@@ -70,14 +71,12 @@ func TestMigrateSaysWhenTheTableIsAnother(t *testing.T) {
 // A service usually runs without the right to create tables.
 func TestMigrateNeedsNoRightsWhereTheTableIsThere(t *testing.T) {
 	db := database(t)
-	exec(t, db, `DO $$ BEGIN CREATE ROLE service LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
-	exec(t, db, `REVOKE CREATE ON SCHEMA public FROM public`)
-	exec(t, db, `GRANT SELECT, INSERT, UPDATE ON coord_fence TO service`)
-	var name string
-	if err := db.QueryRowContext(t.Context(), "SELECT current_database()").Scan(&name); err != nil {
-		t.Fatal(err)
-	}
-	service := open(t, strings.Replace(server.Get(t).DSN(name), "user=coord", "user=service", 1))
+	schema := currentSchema(t, db)
+	role := "service_" + schema
+	exec(t, db, "CREATE ROLE "+role+" LOGIN")
+	exec(t, db, "GRANT USAGE ON SCHEMA "+schema+" TO "+role)
+	exec(t, db, "GRANT SELECT, INSERT, UPDATE ON coord_fence TO "+role)
+	service := open(t, strings.Replace(server.Get(t).DSN(""), "user=coord", "user="+role, 1)+" search_path="+schema)
 	if err := sqlfence.Migrate(t.Context(), service); err != nil {
 		t.Error(err)
 	}
