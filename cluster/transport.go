@@ -177,22 +177,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	if err != nil {
 		return nil, err
 	}
-	return &pipeline{AppendPipeline: p, t: t, id: id}, nil
-}
-
-// pipeline keeps the rules of transport for pipelined messages.
-type pipeline struct {
-	raft.AppendPipeline
-	t  *transport
-	id raft.ServerID
-}
-
-// AppendEntries implements raft.AppendPipeline.
-func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	if err := p.t.before(p.id, p.t.prepare(req)); err != nil {
-		return nil, err
-	}
-	return p.AppendPipeline.AppendEntries(req, resp)
+	return newPipeline(t, id, p), nil
 }
 
 // prepare brings req into the form in which it may be sent. raft makes a
