@@ -44,12 +44,12 @@ var (
 // are committed, so they are the leader's too, and there may be nothing left to
 // compare them with.
 type inbox struct {
-	cfg     transportConfig
-	in      <-chan raft.RPC
-	out     chan raft.RPC // unbuffered, as the library's: who sends waits for Raft
-	done    chan struct{}
-	wg      sync.WaitGroup
-	node    atomic.Pointer[raft.Raft]
+	cfg  transportConfig
+	in   <-chan raft.RPC
+	out  chan raft.RPC // unbuffered, as the library's: who sends waits for Raft
+	done chan struct{}
+	wg   sync.WaitGroup
+	node atomic.Pointer[raft.Raft]
 }
 
 func newInbox(cfg transportConfig, in <-chan raft.RPC) *inbox {

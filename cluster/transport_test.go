@@ -560,9 +560,10 @@ func TestSnapshotIsRefusedAtItsFirstByteToo(t *testing.T) {
 		req, body := c.snapshotOf(l)
 		release := make(chan struct{})
 		f.back.slow = func([]*raft.Log) { <-release } // holds Raft's loop at f in an append of all of them
-		hold.Store(nil) // all entries come in one message
+		time.Sleep(10 * time.Second)                  // until the leader's replicator has in view what it will send
+		hold.Store(nil)                               // and all entries come in one message
+		time.Sleep(10 * time.Second)
 		c.isolate(third)
-		time.Sleep(time.Second)
 		answered := make(chan error, 1)
 		go func() {
 			var resp raft.InstallSnapshotResponse
