@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coord/api/coordpb"
+)
+
+// Admin makes calls of the admin service, to one server in particular or to any
+// that answers. It is safe for concurrent use.
+type Admin struct {
+	core *core
+	own  bool // made by NewAdmin
+}
+
+// NewAdmin makes an Admin without a session. Nothing is sent until the first
+// call, so it also serves to look at a cluster of which nothing answers. Of the
+// options those about connections have a meaning.
+func NewAdmin(target string, opts ...Option) (*Admin, error) {
+	c, err := prepare(target, append(slices.Clone(opts), WithoutSession()))
+	if err != nil {
+		return nil, &Error{Op: opDial, Err: errors.Join(ErrBadArguments, err), Detail: err.Error(), Index: -1}
+	}
+	return &Admin{core: c, own: true}, nil
+}
+
+// Admin makes admin calls over the client's endpoints and credentials.
+func (c *Client) Admin() *Admin { return &Admin{core: c.core} }
+
+// Close frees the connections of an Admin made by NewAdmin. It may be called
+// twice.
+func (a *Admin) Close() error {
+	if !a.own {
+		return nil
+	}
+	return a.core.close()
+}
+
+// Endpoints are the addresses of the target, in its order.
+func (a *Admin) Endpoints() []string { return slices.Clone(a.core.endpoints) }
+
+// At calls one server. Its errors are *Error; an endpoint that cannot be
+// reached is ErrUnavailable with one Attempt.
+func (a *Admin) At(endpoint string) coordpb.AdminClient {
+	return coordpb.NewAdminClient(&invoker{a.core, []string{endpoint}})
+}
+
+// Any calls the first server that answers, in the order of the target.
+func (a *Admin) Any() coordpb.AdminClient {
+	return coordpb.NewAdminClient(&invoker{a.core, a.core.endpoints})
+}
+
+// invoker carries unary calls to the first of its endpoints that can be reached.
+type invoker struct {
+	core      *core
+	endpoints []string
+}
+
+// Invoke implements grpc.ClientConnInterface. A call is made at the next
+// endpoint only if this one was not reached or serves nobody at the moment.
+func (i *invoker) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
+	// The endpoints of the invoker stand in for the client's, the rest is its.
+	t := &tries{core: &core{opts: i.core.opts, endpoints: i.endpoints, links: i.core.links}, seen: map[string]Attempt{}}
+	for range i.endpoints {
+		sent, err := t.call(ctx, func(ctx context.Context, l *link) (*coordpb.Error, error) {
+			return nil, l.cc.Invoke(ctx, method, in, out, opts...)
+		})
+		if err == nil {
+			return nil
+		}
+		if sent && status.Code(err) != codes.Unavailable || ctx.Err() != nil {
+			break
+		}
+		t.n++
+	}
+	e := t.failure(ctx, "admin", "")
+	return e
+}
+
+// NewStream implements grpc.ClientConnInterface. The admin service has no
+// streams.
+func (i *invoker) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, status.Error(codes.Unimplemented, "the admin service has no streams")
+}

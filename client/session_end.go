@@ -1,0 +1,250 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/coordd/coord/api/coordpb"
+)
+
+// Close ends the session: the cluster deletes its ephemeral znodes at once. The
+// session's context is done before the request is sent, so that whoever relies
+// on the session learns of its end before anybody else can. Close waits for the
+// answer for as long as ctx lasts; if ctx is done already or ends, it goes on
+// for a few seconds more. It is idempotent. It returns an error if the cluster
+// could not be told; the session then expires by itself.
+func (s *Session) Close(ctx context.Context) error {
+	c := newWrite()
+	c.req.Write, c.req.Close, c.done = nil, true, make(chan struct{})
+	s.mu.Lock()
+	first := !s.closing && s.end == nil
+	send := first && s.established && !s.plain
+	if first {
+		s.closing = true
+		s.cancel(s.endError(ByClient, ""))
+	}
+	if send {
+		c.measure()
+		s.line.waiting = append(s.line.waiting, &c.call)
+		s.kickLocked()
+	}
+	s.mu.Unlock()
+	if !first {
+		select {
+		case <-s.finished:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	if send {
+		s.awaitClose(ctx, c.done)
+	}
+	before := s.finish(ByClient, "", 0)
+	s.wg.Wait()
+	if !send || c.reply != nil || before && !s.untold {
+		return nil
+	}
+	return &Error{Op: "close session", Err: ErrUnavailable, Tried: s.attempts(), Index: -1,
+		Detail: "it ends by itself after " + s.Timeout().String()}
+}
+
+// awaitClose waits for the answer to the close: while ctx lasts, then for the
+// grace, and not past the end of the session.
+func (s *Session) awaitClose(ctx context.Context, done <-chan struct{}) {
+	select {
+	case <-done:
+		return
+	case <-s.finished:
+		return
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(closeGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-s.finished:
+	case <-grace.C:
+	}
+}
+
+// watchDeadline ends the session at its deadline, whether or not anything else
+// happens, and notices when the process did not run.
+func (s *Session) watchDeadline(ctx context.Context) {
+	timer := time.NewTimer(deadlineLook)
+	defer timer.Stop()
+	planned := s.Now() + deadlineLook
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		now := s.Now()
+		if late := now - planned; late > 0 {
+			s.noteStall(late)
+		}
+		s.checkDeadline()
+		wait := s.nextLook(now)
+		planned = now + wait
+		timer.Reset(wait)
+	}
+}
+
+// deadlineLook is the first look at the deadline, and how often it is looked at
+// before there is one.
+const deadlineLook = 250 * time.Millisecond
+
+// nextLook is the time until the deadline must be looked at again: timers stand
+// still while the machine sleeps, so it is not simply the time that is left.
+func (s *Session) nextLook(now time.Duration) time.Duration {
+	deadline := s.DeadlineAt()
+	if deadline == 0 {
+		return deadlineLook
+	}
+	return max(time.Millisecond, min(deadline-now, s.Timeout()/6))
+}
+
+func (s *Session) noteStall(late time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stalled = max(s.stalled, late)
+}
+
+// checkDeadline ends the session if its time is over. It may be called from
+// anywhere except under mu.
+func (s *Session) checkDeadline() {
+	d := s.DeadlineAt()
+	if d == 0 {
+		return
+	}
+	now := s.Now()
+	if now < d {
+		return
+	}
+	s.mu.Lock()
+	live := s.established && s.end == nil && time.Duration(s.deadline.Load()) <= now
+	reason := Silent
+	if s.authLost {
+		reason = AuthLost
+	}
+	s.mu.Unlock()
+	if live {
+		s.finish(reason, "no heartbeat was answered in time", 0)
+	}
+}
+
+// endError describes the end of the session. mu is held.
+func (s *Session) endError(r Reason, detail string) *SessionError {
+	return &SessionError{ID: s.id, Reason: r, LastAck: s.lastAck, Timeout: s.timeout, Stalled: s.stalled, Detail: detail}
+}
+
+// finish makes the session be over: it ends its context and all calls. A nextSeq
+// other than 0 is the first write number that the cluster has not applied, so
+// that the writes from there on are known not to be done. It reports whether
+// the session was over before.
+func (s *Session) finish(r Reason, detail string, nextSeq uint64) (before bool) {
+	s.mu.Lock()
+	if s.end != nil {
+		s.mu.Unlock()
+		return true
+	}
+	s.end = s.endError(r, detail)
+	if s.closing && r != ByClient {
+		// The close was asked for; that it came by another way is no news.
+		s.end.Reason = ByClient
+	}
+	state := Expired
+	if s.end.Reason == ByClient {
+		state = Closed
+	}
+	s.setState(state)
+	s.cancel(s.end)
+	run := s.endCalls(nextSeq)
+	s.stop()
+	close(s.finished)
+	s.mu.Unlock()
+	s.states.close()
+	s.core.remove(s)
+	for _, f := range run {
+		f()
+	}
+	if state == Expired {
+		s.core.opts.log.Warn("session ended", "session", s.end.ID.String(), "reason", string(r), "err", s.end)
+	}
+	return false
+}
+
+// endCalls ends every call and watch. mu is held.
+func (s *Session) endCalls(nextSeq uint64) (run []func()) {
+	over := func(c *call, maybe bool) {
+		if f := c.finish(nil, s.callError(), maybe); f != nil {
+			run = append(run, f)
+		}
+	}
+	for _, c := range s.line.pending {
+		if c != nil {
+			over(c, nextSeq == 0 || c.req.Seq < nextSeq)
+		}
+	}
+	for _, c := range slices.Concat(s.line.waiting, s.outbox, s.held) {
+		over(c, false)
+	}
+	for _, c := range s.calls {
+		over(c, false)
+	}
+	for w := range s.all {
+		w.fail(s.callError())
+	}
+	s.line, s.outbox, s.held = newLine(), nil, nil
+	clear(s.calls)
+	return run
+}
+
+// callError is what calls in a session that is over return. mu is held.
+func (s *Session) callError() error {
+	if s.end.Reason == ByClient {
+		return ErrClosed
+	}
+	return s.end
+}
+
+// refused ends the session because a server said that it is over.
+func (s *Session) refused(e *coordpb.Error, nextSeq uint64) {
+	reason := Killed
+	switch e.GetCode() {
+	case coordpb.Code_CODE_SESSION_EXPIRED:
+		reason = Silent
+	case coordpb.Code_CODE_UNKNOWN_SESSION:
+		reason = Restore
+	}
+	s.finish(reason, e.GetMessage(), nextSeq)
+}
+
+// fail gives up a session that the cluster has not accepted.
+func (s *Session) fail(err error) {
+	s.mu.Lock()
+	if s.failure == nil {
+		s.failure = err
+	}
+	s.mu.Unlock()
+	s.finish(ByClient, "", 0)
+}
+
+// attempts lists the newest try at each endpoint since the session was last
+// served.
+func (s *Session) attempts() []Attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Attempt
+	for _, e := range s.core.endpoints {
+		if a, ok := s.tried[e]; ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// errNoAnswer says that a request is out and nothing came back.
+var errNoAnswer = errors.New("no answer")
