@@ -1,0 +1,375 @@
+package session
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+const second = time.Second
+
+func seqOf(sessions ...*Session) func(yield func(*Session) bool) { return slices.Values(sessions) }
+
+func TestSessionIsDueOnePercentAfterItsTimeout(t *testing.T) {
+	e := NewExpiry()
+	e.Track(1, 10*second, 0)
+	e.Track(2, 2*second, 0)
+	if got := e.Due(10*second + 100*time.Millisecond - 1); !slices.Equal(got, []ID{2}) {
+		t.Errorf("just before: %v, want [2]", got)
+	}
+	if got := e.Due(10*second + 100*time.Millisecond); !slices.Equal(got, []ID{2, 1}) {
+		t.Errorf("at timeout + 1 %%: %v, want [2 1], the longest overdue first", got)
+	}
+	e.Heard(2, 9*second)
+	if got := e.Due(10 * second); len(got) != 0 {
+		t.Errorf("heard since: %v, want none", got)
+	}
+	e.Forget(1)
+	e.Forget(1)
+	if got := e.Due(time.Hour); !slices.Equal(got, []ID{2}) {
+		t.Errorf("after one is forgotten: %v, want [2]", got)
+	}
+}
+
+func TestLateNewsNeverMakesASessionOlder(t *testing.T) {
+	e := NewExpiry()
+	e.Track(1, 10*second, 5*second)
+	e.Heard(1, 2*second)
+	e.Report(1, 4*second, 5*second, true)
+	e.Report(1, -time.Hour, 5*second, true) // an age from the future
+	if got, ok := e.SilentFor(1, 8*second); !ok || got != 3*second {
+		t.Errorf("silent for %s, want 3 s", got)
+	}
+	if _, ok := e.SilentFor(2, 0); ok {
+		t.Error("a session nobody tracks is silent for something")
+	}
+}
+
+func TestProposedExpiryStopsCountingUntilDecided(t *testing.T) {
+	e := NewExpiry()
+	e.Track(1, 2*second, 0)
+	e.Proposed(1)
+	if got := e.Due(time.Hour); len(got) != 0 {
+		t.Errorf("due again while proposed: %v", got)
+	}
+	if got := e.Report(1, 0, 3*second, true); got != Dropped {
+		t.Errorf("a report while the expiry is proposed: %d, want dropped", got)
+	}
+	e.Heard(1, 3*second) // a command in the log counts all the same
+	e.Unpropose(1)
+	if got := e.Due(4 * second); len(got) != 0 {
+		t.Errorf("due after the proposal was refused: %v, heard a second ago", got)
+	}
+	if got := e.Report(1, 0, 4*second, true); got != Counted {
+		t.Errorf("a report after the proposal was refused: %d, want counted", got)
+	}
+	if got := e.Due(6*second + 20*time.Millisecond); !slices.Equal(got, []ID{1}) {
+		t.Errorf("due once more: %v, want [1]", got)
+	}
+	if got := e.Report(99, 0, 0, true); got != Dropped {
+		t.Errorf("a report of a session that is gone: %d, want dropped", got)
+	}
+}
+
+func TestNewLeaderGivesAWholeTimeout(t *testing.T) {
+	e := NewExpiry()
+	e.Track(9, second, 0) // of an earlier leadership
+	e.Reset(100*second, seqOf(&Session{ID: 1, Timeout: 4 * second}))
+	if got := e.Due(104 * second); len(got) != 0 {
+		t.Errorf("due before the timeout: %v", got)
+	}
+	if got := e.Due(104*second + 40*time.Millisecond); !slices.Equal(got, []ID{1}) {
+		t.Errorf("due: %v, want [1]", got)
+	}
+}
+
+// Only the server of the session's connection may lower what a new leader has
+// assumed, and only its first word.
+func TestOnlyTheOwnersFirstReportLowersTheNewLeadersView(t *testing.T) {
+	e := NewExpiry()
+	e.Reset(100*second, seqOf(&Session{ID: 1, Timeout: 4 * second}, &Session{ID: 2, Timeout: 4 * second}))
+	silent := func(id ID) time.Duration { d, _ := e.SilentFor(id, 100*second); return d }
+	e.Report(1, 3*second, 100*second, false)
+	if silent(1) != 0 {
+		t.Errorf("another server's word: silent for %s, want 0", silent(1))
+	}
+	e.Report(1, 3*second, 100*second, true)
+	if silent(1) != 3*second {
+		t.Errorf("the owner's word: silent for %s, want 3 s", silent(1))
+	}
+	if got := e.Due(101*second + 40*time.Millisecond); !slices.Equal(got, []ID{1}) {
+		t.Errorf("due by the owner's word: %v, want [1]", got)
+	}
+	e.Report(1, 0, 100*second, true)
+	e.Report(1, 3*second, 100*second, true)
+	if silent(1) != 0 {
+		t.Errorf("a later report made the session older: %s", silent(1))
+	}
+	e.Heard(2, 100*second) // a command was applied in this leadership
+	e.Report(2, 3*second, 100*second, true)
+	if silent(2) != 0 {
+		t.Errorf("a report made an applied command undone: silent for %s", silent(2))
+	}
+}
+
+func TestSuspectIsSilentForHalfItsTimeout(t *testing.T) {
+	e := NewExpiry()
+	e.Track(1, 10*second, 0)
+	e.Track(2, 10*second, 0)
+	if got := e.Suspects(5*second - 1); len(got) != 0 {
+		t.Errorf("before half: %v", got)
+	}
+	e.Heard(2, 3*second)
+	if got := e.Suspects(5 * second); !slices.Equal(got, []ID{1}) {
+		t.Errorf("at half: %v, want [1]", got)
+	}
+	e.SetSuspect(1, true)
+	if got := e.Suspects(7 * second); len(got) != 0 {
+		t.Errorf("suspected again: %v", got)
+	}
+	if got := e.Report(1, 0, 7*second, true); got != CountedSuspect {
+		t.Errorf("a report of a suspect: %d, want counted as suspect", got)
+	}
+	e.SetSuspect(1, false)
+	if got := e.Report(1, 0, 7*second, true); got != Counted {
+		t.Errorf("a report after the suspicion was taken back: %d, want counted", got)
+	}
+	if got := e.Suspects(12*second - 1); !slices.Equal(got, []ID{2}) {
+		t.Errorf("suspects: %v, want [2]", got)
+	}
+}
+
+// A client that is dead goes although no leader lasts for its timeout
+// (etcd 9395: every election gave every lease its full time again).
+func TestDeadSessionGoesThroughRepeatedElections(t *testing.T) {
+	const timeout = 10 * second
+	tab := NewTable()
+	mustOpen(t, tab, &Session{ID: 1, Timeout: timeout})
+	now, died := time.Duration(0), time.Duration(0)
+	for leader := 1; leader <= 10; leader++ {
+		e := NewExpiry()
+		e.Reset(now, tab.All())
+		for end := now + timeout*6/10; now < end; now += 50 * time.Millisecond {
+			for _, id := range e.Suspects(now) {
+				e.SetSuspect(id, true)
+				tab.Edit(id).SuspectSince = int64(now / time.Millisecond)
+			}
+			if len(e.Due(now)) > 0 {
+				if silent := now - died; silent < timeout || silent > timeout*3/2 {
+					t.Errorf("expired after %s of silence, timeout %s", silent, timeout)
+				}
+				return
+			}
+		}
+	}
+	t.Errorf("still alive after %s, timeout %s", now-died, timeout)
+}
+
+func TestNobodyGrowsSilentWhileTheLeaderDoesNotRun(t *testing.T) {
+	const tick = 50 * time.Millisecond
+	var c ExpiryClock
+	e := NewExpiry()
+	e.Track(1, 2*second, c.Now())
+	for range 10 {
+		c.Advance(tick, tick)
+	}
+	e.Report(1, 0, c.Now(), true)
+	now := c.Advance(10*time.Minute, tick) // the host was suspended
+	if now != 12*tick {
+		t.Errorf("the clock went to %s, want two ticks on: %s", now, 12*tick)
+	}
+	if got := e.Due(now); len(got) != 0 {
+		t.Errorf("expired by a pause of the leader: %v", got)
+	}
+	if got := c.Advance(-time.Hour, tick); got != now {
+		t.Errorf("the clock went back to %s", got)
+	}
+}
+
+func TestMinTimeoutFollowsTheSessions(t *testing.T) {
+	e := NewExpiry()
+	if got := e.MinTimeout(); got != 0 {
+		t.Errorf("without sessions: %s", got)
+	}
+	e.Track(1, 10*second, 0)
+	e.Track(2, 4*second, 0)
+	e.Track(3, 4*second, 0)
+	steps := []struct {
+		do   func()
+		want time.Duration
+	}{
+		{func() {}, 4 * second},
+		{func() { e.Forget(2) }, 4 * second},
+		{func() { e.Track(3, 20*second, 0) }, 10 * second},
+		{func() { e.Track(1, 30*second, 0) }, 20 * second},
+		{func() { e.Forget(3) }, 30 * second},
+	}
+	for i, s := range steps {
+		s.do()
+		if got := e.MinTimeout(); got != s.want {
+			t.Errorf("step %d: %s, want %s", i, got, s.want)
+		}
+	}
+}
+
+func TestShorterTimeoutCountsAtOnce(t *testing.T) {
+	e := NewExpiry()
+	e.Track(1, time.Hour, 0)
+	e.Track(1, 2*second, second)
+	if got := e.Due(3*second + 20*time.Millisecond); !slices.Equal(got, []ID{1}) {
+		t.Errorf("due: %v, want [1]", got)
+	}
+}
+
+// TestExpiryIsTheObviousOne compares the book with one that looks at every
+// session each time.
+func TestExpiryIsTheObviousOne(t *testing.T) {
+	rng := newRand(t)
+	e := NewExpiry()
+	plain := map[ID]*liveness{}
+	now := time.Duration(0)
+	steps := 40_000
+	if testing.Short() {
+		steps = 10_000
+	}
+	for range steps {
+		now += time.Duration(rng.IntN(20)) * time.Millisecond
+		id := ID(rng.IntN(50) + 1)
+		stepBoth(e, plain, rng, id, now)
+		var due, suspects []ID
+		least := time.Duration(0)
+		for id, l := range plain {
+			if !l.proposed && now >= l.due() {
+				due = append(due, id)
+			}
+			if !l.suspect && now >= l.doubtful() {
+				suspects = append(suspects, id)
+			}
+			if least == 0 || l.timeout < least {
+				least = l.timeout
+			}
+		}
+		slices.Sort(due)
+		slices.Sort(suspects)
+		if got := e.Due(now); !slices.Equal(sorted(got), due) {
+			t.Fatalf("due %v, want %v", got, due)
+		}
+		if got := e.Suspects(now); !slices.Equal(sorted(got), suspects) {
+			t.Fatalf("suspects %v, want %v", got, suspects)
+		}
+		if e.MinTimeout() != least || e.Len() != len(plain) {
+			t.Fatalf("least timeout %s of %d, want %s of %d", e.MinTimeout(), e.Len(), least, len(plain))
+		}
+		checkAgendas(t, e)
+	}
+}
+
+func sorted(ids []ID) []ID { slices.Sort(ids); return ids }
+
+func stepBoth(e *Expiry, plain map[ID]*liveness, rng *rand.Rand, id ID, now time.Duration) {
+	l := plain[id]
+	if l == nil {
+		if rng.IntN(3) == 0 {
+			timeout := time.Duration(rng.IntN(900)+100) * time.Millisecond
+			plain[id] = &liveness{id: id, timeout: timeout, heard: now}
+			e.Track(id, timeout, now)
+		}
+		return
+	}
+	switch rng.IntN(9) {
+	case 0:
+		delete(plain, id)
+		e.Forget(id)
+	case 1:
+		l.proposed = true
+		e.Proposed(id)
+	case 2:
+		l.proposed = false
+		e.Unpropose(id)
+	case 3:
+		l.suspect = rng.IntN(2) == 0
+		e.SetSuspect(id, l.suspect)
+	case 4:
+		l.timeout = time.Duration(rng.IntN(900)+100) * time.Millisecond
+		l.heard = max(l.heard, now)
+		e.Track(id, l.timeout, now)
+	default:
+		age := time.Duration(rng.IntN(200)) * time.Millisecond
+		if e.Report(id, age, now, true) != Dropped {
+			l.heard = max(l.heard, now-age)
+		}
+	}
+}
+
+func checkAgendas(t *testing.T, e *Expiry) {
+	for order := range e.agendas {
+		a := &e.agendas[order]
+		if len(a.heap) != len(e.sessions) {
+			t.Fatalf("order %d has %d sessions of %d", order, len(a.heap), len(e.sessions))
+		}
+		for i, l := range a.heap {
+			if l.place[order] != i || i > 0 && a.key(i) < a.key((i-1)/2) {
+				t.Fatalf("order %d is broken at %d", order, i)
+			}
+		}
+	}
+	for _, l := range e.sessions {
+		if !l.proposed && l.key[byDue] > l.due() || !l.suspect && l.key[bySuspect] > l.doubtful() {
+			t.Fatalf("session %s would be looked at too late", l.id)
+		}
+	}
+}
+
+func hundredThousand() *Expiry {
+	e := NewExpiry()
+	for id := ID(1); id <= 100_000; id++ {
+		e.Track(id, 10*second+time.Duration(id%1000)*time.Millisecond, time.Duration(id)*time.Microsecond)
+	}
+	return e
+}
+
+// Sessions that are heard in time cost a step of Due nothing, however many.
+func TestDueLooksOnlyAtThoseWhoseTimeMayHaveCome(t *testing.T) {
+	e := hundredThousand()
+	if got := len(e.agendas[byDue].reached(9 * second)); got != 0 {
+		t.Errorf("%d sessions looked at, none can be due", got)
+	}
+	for id := ID(1); id <= 100_000; id++ {
+		e.Heard(id, 10*second)
+	}
+	e.Due(15 * second) // moves them all, once
+	if got := len(e.agendas[byDue].reached(19 * second)); got != 0 {
+		t.Errorf("%d sessions looked at again", got)
+	}
+}
+
+func BenchmarkHeard100k(b *testing.B) {
+	e := hundredThousand()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		e.Heard(ID(i*7919%100_000+1), time.Duration(i)*time.Microsecond)
+	}
+}
+
+// One second in the life of a leader of 100,000 sessions, each heard three
+// times in its timeout of 10 s and looked for every 50 ms.
+func BenchmarkSecondOfLeadership100k(b *testing.B) {
+	e := hundredThousand()
+	b.ReportAllocs()
+	now := time.Duration(0)
+	id := ID(0)
+	for b.Loop() {
+		for range 20 {
+			now += 50 * time.Millisecond
+			for range 1500 {
+				id = id%100_000 + 1
+				e.Report(id, 0, now, true)
+			}
+			if len(e.Due(now)) > 0 {
+				b.Fatal("a live session is due")
+			}
+			e.Suspects(now)
+		}
+	}
+}
