@@ -28,7 +28,9 @@ type DiscoverRequest struct {
 	ClusterName   string                 `protobuf:"bytes,1,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
-	Peers         []string               `protobuf:"bytes,4,rep,name=peers,proto3" json:"peers,omitempty"` // name=address, sorted
+	Peers         []string               `protobuf:"bytes,4,rep,name=peers,proto3" json:"peers,omitempty"`     // name=address, sorted
+	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"` // where the caller's peer port is
+	ClusterId     string                 `protobuf:"bytes,6,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -91,6 +93,20 @@ func (x *DiscoverRequest) GetPeers() []string {
 	return nil
 }
 
+func (x *DiscoverRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *DiscoverRequest) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
 type DiscoverReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -103,6 +119,7 @@ type DiscoverReply struct {
 	Leader        string                 `protobuf:"bytes,8,opt,name=leader,proto3" json:"leader,omitempty"` // id
 	Term          uint64                 `protobuf:"varint,9,opt,name=term,proto3" json:"term,omitempty"`
 	Version       string                 `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	FormWanted    bool                   `protobuf:"varint,11,opt,name=form_wanted,json=formWanted,proto3" json:"form_wanted,omitempty"` // an operator asked here to form the cluster
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -205,6 +222,13 @@ func (x *DiscoverReply) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *DiscoverReply) GetFormWanted() bool {
+	if x != nil {
+		return x.FormWanted
+	}
+	return false
 }
 
 type JoinRequest struct {
@@ -343,105 +367,16 @@ func (x *JoinReply) GetRetry() bool {
 	return false
 }
 
-type FormRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FormRequest) Reset() {
-	*x = FormRequest{}
-	mi := &file_peer_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FormRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FormRequest) ProtoMessage() {}
-
-func (x *FormRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FormRequest.ProtoReflect.Descriptor instead.
-func (*FormRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{4}
-}
-
-type FormReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClusterId     string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FormReply) Reset() {
-	*x = FormReply{}
-	mi := &file_peer_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FormReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FormReply) ProtoMessage() {}
-
-func (x *FormReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FormReply.ProtoReflect.Descriptor instead.
-func (*FormReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *FormReply) GetClusterId() string {
-	if x != nil {
-		return x.ClusterId
-	}
-	return ""
-}
-
-func (x *FormReply) GetRefused() string {
-	if x != nil {
-		return x.Refused
-	}
-	return ""
-}
-
 type TermRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Round         uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
-	Clock         bool                   `protobuf:"varint,2,opt,name=clock,proto3" json:"clock,omitempty"` // also say the wall clock, for NewEpoch
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TermRequest) Reset() {
 	*x = TermRequest{}
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +388,7 @@ func (x *TermRequest) String() string {
 func (*TermRequest) ProtoMessage() {}
 
 func (x *TermRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +401,7 @@ func (x *TermRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRequest.ProtoReflect.Descriptor instead.
 func (*TermRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{6}
+	return file_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TermRequest) GetRound() uint64 {
@@ -476,26 +411,19 @@ func (x *TermRequest) GetRound() uint64 {
 	return 0
 }
 
-func (x *TermRequest) GetClock() bool {
-	if x != nil {
-		return x.Clock
-	}
-	return false
-}
-
 type TermReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Round         uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
 	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
-	ClockMs       int64                  `protobuf:"varint,4,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`
+	ClockMs       int64                  `protobuf:"varint,4,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // wall clock, for NewEpoch
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TermReply) Reset() {
 	*x = TermReply{}
-	mi := &file_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +435,7 @@ func (x *TermReply) String() string {
 func (*TermReply) ProtoMessage() {}
 
 func (x *TermReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +448,7 @@ func (x *TermReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermReply.ProtoReflect.Descriptor instead.
 func (*TermReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{7}
+	return file_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TermReply) GetRound() uint64 {
@@ -559,7 +487,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +499,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +512,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{8}
+	return file_peer_proto_rawDescGZIP(), []int{6}
 }
 
 type ReadIndexReply struct {
@@ -597,7 +525,7 @@ type ReadIndexReply struct {
 
 func (x *ReadIndexReply) Reset() {
 	*x = ReadIndexReply{}
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +537,7 @@ func (x *ReadIndexReply) String() string {
 func (*ReadIndexReply) ProtoMessage() {}
 
 func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +550,7 @@ func (x *ReadIndexReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexReply.ProtoReflect.Descriptor instead.
 func (*ReadIndexReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{9}
+	return file_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReadIndexReply) GetIndex() uint64 {
@@ -652,7 +580,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +592,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +605,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{10}
+	return file_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReportRequest) GetTerm() uint64 {
@@ -726,7 +654,7 @@ type HeardSession struct {
 
 func (x *HeardSession) Reset() {
 	*x = HeardSession{}
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +666,7 @@ func (x *HeardSession) String() string {
 func (*HeardSession) ProtoMessage() {}
 
 func (x *HeardSession) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +679,7 @@ func (x *HeardSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeardSession.ProtoReflect.Descriptor instead.
 func (*HeardSession) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{11}
+	return file_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HeardSession) GetSession() uint64 {
@@ -781,13 +709,14 @@ type ReportReply struct {
 	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"`                             // the whole report was dropped
 	Dropped       []uint64               `protobuf:"varint,3,rep,packed,name=dropped,proto3" json:"dropped,omitempty"`                     // sessions
 	CommitIndex   uint64                 `protobuf:"varint,4,opt,name=commit_index,json=commitIndex,proto3" json:"commit_index,omitempty"` // for the age of stale reads
+	DiskFull      bool                   `protobuf:"varint,5,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`          // too many servers are short of disk
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportReply) Reset() {
 	*x = ReportReply{}
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +728,7 @@ func (x *ReportReply) String() string {
 func (*ReportReply) ProtoMessage() {}
 
 func (x *ReportReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +741,7 @@ func (x *ReportReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportReply.ProtoReflect.Descriptor instead.
 func (*ReportReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{12}
+	return file_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReportReply) GetTerm() uint64 {
@@ -843,6 +772,13 @@ func (x *ReportReply) GetCommitIndex() uint64 {
 	return 0
 }
 
+func (x *ReportReply) GetDiskFull() bool {
+	if x != nil {
+		return x.DiskFull
+	}
+	return false
+}
+
 type ServerState struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -865,7 +801,7 @@ type ServerState struct {
 
 func (x *ServerState) Reset() {
 	*x = ServerState{}
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +813,7 @@ func (x *ServerState) String() string {
 func (*ServerState) ProtoMessage() {}
 
 func (x *ServerState) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +826,7 @@ func (x *ServerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerState.ProtoReflect.Descriptor instead.
 func (*ServerState) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{13}
+	return file_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ServerState) GetName() string {
@@ -993,9 +929,8 @@ func (x *ServerState) GetFeatureLevel() uint32 {
 
 type ForwardRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // first message: who, and which boot
-	Boot          uint64                 `protobuf:"varint,2,opt,name=boot,proto3" json:"boot,omitempty"`
-	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"` // that the sender thinks the receiver leads
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`      // first message: who
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"` // first message: that the sender thinks the receiver leads
 	Commands      [][]byte               `protobuf:"bytes,4,rep,name=commands,proto3" json:"commands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1003,7 +938,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +950,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +963,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{14}
+	return file_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ForwardRequest) GetId() string {
@@ -1036,13 +971,6 @@ func (x *ForwardRequest) GetId() string {
 		return x.Id
 	}
 	return ""
-}
-
-func (x *ForwardRequest) GetBoot() uint64 {
-	if x != nil {
-		return x.Boot
-	}
-	return 0
 }
 
 func (x *ForwardRequest) GetTerm() uint64 {
@@ -1061,16 +989,15 @@ func (x *ForwardRequest) GetCommands() [][]byte {
 
 type ForwardReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Refused       string                 `protobuf:"bytes,1,opt,name=refused,proto3" json:"refused,omitempty"` // not leader, replaced by a newer stream, overloaded
-	Overloaded    bool                   `protobuf:"varint,2,opt,name=overloaded,proto3" json:"overloaded,omitempty"`
-	Accepted      uint64                 `protobuf:"varint,3,opt,name=accepted,proto3" json:"accepted,omitempty"` // commands taken so far on this stream (credit)
+	Refused       string                 `protobuf:"bytes,1,opt,name=refused,proto3" json:"refused,omitempty"` // last message: not leader, replaced by a newer stream
+	Ready         bool                   `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`    // first message: the stream is the one that is read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ForwardReply) Reset() {
 	*x = ForwardReply{}
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1009,7 @@ func (x *ForwardReply) String() string {
 func (*ForwardReply) ProtoMessage() {}
 
 func (x *ForwardReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1022,7 @@ func (x *ForwardReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardReply.ProtoReflect.Descriptor instead.
 func (*ForwardReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{15}
+	return file_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForwardReply) GetRefused() string {
@@ -1105,18 +1032,11 @@ func (x *ForwardReply) GetRefused() string {
 	return ""
 }
 
-func (x *ForwardReply) GetOverloaded() bool {
+func (x *ForwardReply) GetReady() bool {
 	if x != nil {
-		return x.Overloaded
+		return x.Ready
 	}
 	return false
-}
-
-func (x *ForwardReply) GetAccepted() uint64 {
-	if x != nil {
-		return x.Accepted
-	}
-	return 0
 }
 
 type MembersRequest struct {
@@ -1127,7 +1047,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1059,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1072,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{16}
+	return file_peer_proto_rawDescGZIP(), []int{14}
 }
 
 type MembersReply struct {
@@ -1166,7 +1086,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1098,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1111,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{17}
+	return file_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MembersReply) GetMembers() []*MembersReply_Member {
@@ -1224,7 +1144,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1156,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1169,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{18}
+	return file_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TransferRequest) GetTo() string {
@@ -1269,7 +1189,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1201,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1214,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{19}
+	return file_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TransferReply) GetLeader() string {
@@ -1325,7 +1245,7 @@ type MembersReply_Member struct {
 
 func (x *MembersReply_Member) Reset() {
 	*x = MembersReply_Member{}
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1257,7 @@ func (x *MembersReply_Member) String() string {
 func (*MembersReply_Member) ProtoMessage() {}
 
 func (x *MembersReply_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1270,7 @@ func (x *MembersReply_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply_Member.ProtoReflect.Descriptor instead.
 func (*MembersReply_Member) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{17, 0}
+	return file_peer_proto_rawDescGZIP(), []int{15, 0}
 }
 
 func (x *MembersReply_Member) GetState() *ServerState {
@@ -1400,12 +1320,15 @@ var File_peer_proto protoreflect.FileDescriptor
 const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"peer.proto\x12\rcoord.peer.v1\"n\n" +
+	"peer.proto\x12\rcoord.peer.v1\"\xa7\x01\n" +
 	"\x0fDiscoverRequest\x12!\n" +
 	"\fcluster_name\x18\x01 \x01(\tR\vclusterName\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x14\n" +
-	"\x05peers\x18\x04 \x03(\tR\x05peers\"\x93\x02\n" +
+	"\x05peers\x18\x04 \x03(\tR\x05peers\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x06 \x01(\tR\tclusterId\"\xb4\x02\n" +
 	"\rDiscoverReply\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
@@ -1418,7 +1341,9 @@ const file_peer_proto_rawDesc = "" +
 	"\x06leader\x18\b \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\t \x01(\x04R\x04term\x12\x18\n" +
 	"\aversion\x18\n" +
-	" \x01(\tR\aversion\"n\n" +
+	" \x01(\tR\aversion\x12\x1f\n" +
+	"\vform_wanted\x18\v \x01(\bR\n" +
+	"formWanted\"n\n" +
 	"\vJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
@@ -1429,15 +1354,9 @@ const file_peer_proto_rawDesc = "" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12%\n" +
 	"\x0eleader_address\x18\x02 \x01(\tR\rleaderAddress\x12\x18\n" +
 	"\arefused\x18\x03 \x01(\tR\arefused\x12\x14\n" +
-	"\x05retry\x18\x04 \x01(\bR\x05retry\"\r\n" +
-	"\vFormRequest\"D\n" +
-	"\tFormReply\x12\x1d\n" +
-	"\n" +
-	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\tR\arefused\"9\n" +
+	"\x05retry\x18\x04 \x01(\bR\x05retry\"#\n" +
 	"\vTermRequest\x12\x14\n" +
-	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x14\n" +
-	"\x05clock\x18\x02 \x01(\bR\x05clock\"`\n" +
+	"\x05round\x18\x01 \x01(\x04R\x05round\"`\n" +
 	"\tTermReply\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x0e\n" +
@@ -1458,12 +1377,13 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x15\n" +
-	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"x\n" +
+	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"\x95\x01\n" +
 	"\vReportReply\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\x12\x18\n" +
 	"\adropped\x18\x03 \x03(\x04R\adropped\x12!\n" +
-	"\fcommit_index\x18\x04 \x01(\x04R\vcommitIndex\"\xad\x03\n" +
+	"\fcommit_index\x18\x04 \x01(\x04R\vcommitIndex\x12\x1b\n" +
+	"\tdisk_full\x18\x05 \x01(\bR\bdiskFull\"\xad\x03\n" +
 	"\vServerState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
@@ -1479,18 +1399,14 @@ const file_peer_proto_rawDesc = "" +
 	"\bsessions\x18\v \x01(\x03R\bsessions\x12\x1b\n" +
 	"\tuptime_ms\x18\f \x01(\x03R\buptimeMs\x12\x19\n" +
 	"\bdisk_low\x18\r \x01(\bR\adiskLow\x12#\n" +
-	"\rfeature_level\x18\x0e \x01(\rR\ffeatureLevel\"d\n" +
+	"\rfeature_level\x18\x0e \x01(\rR\ffeatureLevel\"P\n" +
 	"\x0eForwardRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04boot\x18\x02 \x01(\x04R\x04boot\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1a\n" +
-	"\bcommands\x18\x04 \x03(\fR\bcommands\"d\n" +
+	"\bcommands\x18\x04 \x03(\fR\bcommands\">\n" +
 	"\fForwardReply\x12\x18\n" +
-	"\arefused\x18\x01 \x01(\tR\arefused\x12\x1e\n" +
-	"\n" +
-	"overloaded\x18\x02 \x01(\bR\n" +
-	"overloaded\x12\x1a\n" +
-	"\baccepted\x18\x03 \x01(\x04R\baccepted\"\x10\n" +
+	"\arefused\x18\x01 \x01(\tR\arefused\x12\x14\n" +
+	"\x05ready\x18\x02 \x01(\bR\x05ready\"\x10\n" +
 	"\x0eMembersRequest\"\xca\x02\n" +
 	"\fMembersReply\x12<\n" +
 	"\amembers\x18\x01 \x03(\v2\".coord.peer.v1.MembersReply.MemberR\amembers\x12\x18\n" +
@@ -1508,14 +1424,13 @@ const file_peer_proto_rawDesc = "" +
 	"\x02to\x18\x01 \x01(\tR\x02to\"A\n" +
 	"\rTransferReply\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\tR\arefused2\xf7\x04\n" +
+	"\arefused\x18\x02 \x01(\tR\arefused2\xc9\x04\n" +
 	"\x04Peer\x12H\n" +
 	"\bDiscover\x12\x1e.coord.peer.v1.DiscoverRequest\x1a\x1c.coord.peer.v1.DiscoverReply\x12<\n" +
-	"\x04Join\x12\x1a.coord.peer.v1.JoinRequest\x1a\x18.coord.peer.v1.JoinReply\x12<\n" +
-	"\x04Form\x12\x1a.coord.peer.v1.FormRequest\x1a\x18.coord.peer.v1.FormReply\x12<\n" +
-	"\x04Term\x12\x1a.coord.peer.v1.TermRequest\x1a\x18.coord.peer.v1.TermReply\x12K\n" +
-	"\tReadIndex\x12\x1f.coord.peer.v1.ReadIndexRequest\x1a\x1d.coord.peer.v1.ReadIndexReply\x12B\n" +
-	"\x06Report\x12\x1c.coord.peer.v1.ReportRequest\x1a\x1a.coord.peer.v1.ReportReply\x12I\n" +
+	"\x04Join\x12\x1a.coord.peer.v1.JoinRequest\x1a\x18.coord.peer.v1.JoinReply\x12A\n" +
+	"\x05Terms\x12\x1a.coord.peer.v1.TermRequest\x1a\x18.coord.peer.v1.TermReply(\x010\x01\x12Q\n" +
+	"\vReadIndexes\x12\x1f.coord.peer.v1.ReadIndexRequest\x1a\x1d.coord.peer.v1.ReadIndexReply(\x010\x01\x12G\n" +
+	"\aReports\x12\x1c.coord.peer.v1.ReportRequest\x1a\x1a.coord.peer.v1.ReportReply(\x010\x01\x12I\n" +
 	"\aForward\x12\x1d.coord.peer.v1.ForwardRequest\x1a\x1b.coord.peer.v1.ForwardReply(\x010\x01\x12E\n" +
 	"\aMembers\x12\x1d.coord.peer.v1.MembersRequest\x1a\x1b.coord.peer.v1.MembersReply\x12H\n" +
 	"\bTransfer\x12\x1e.coord.peer.v1.TransferRequest\x1a\x1c.coord.peer.v1.TransferReplyB(Z&github.com/coordd/coord/cluster/peerpbb\x06proto3"
@@ -1532,55 +1447,51 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_peer_proto_goTypes = []any{
 	(*DiscoverRequest)(nil),     // 0: coord.peer.v1.DiscoverRequest
 	(*DiscoverReply)(nil),       // 1: coord.peer.v1.DiscoverReply
 	(*JoinRequest)(nil),         // 2: coord.peer.v1.JoinRequest
 	(*JoinReply)(nil),           // 3: coord.peer.v1.JoinReply
-	(*FormRequest)(nil),         // 4: coord.peer.v1.FormRequest
-	(*FormReply)(nil),           // 5: coord.peer.v1.FormReply
-	(*TermRequest)(nil),         // 6: coord.peer.v1.TermRequest
-	(*TermReply)(nil),           // 7: coord.peer.v1.TermReply
-	(*ReadIndexRequest)(nil),    // 8: coord.peer.v1.ReadIndexRequest
-	(*ReadIndexReply)(nil),      // 9: coord.peer.v1.ReadIndexReply
-	(*ReportRequest)(nil),       // 10: coord.peer.v1.ReportRequest
-	(*HeardSession)(nil),        // 11: coord.peer.v1.HeardSession
-	(*ReportReply)(nil),         // 12: coord.peer.v1.ReportReply
-	(*ServerState)(nil),         // 13: coord.peer.v1.ServerState
-	(*ForwardRequest)(nil),      // 14: coord.peer.v1.ForwardRequest
-	(*ForwardReply)(nil),        // 15: coord.peer.v1.ForwardReply
-	(*MembersRequest)(nil),      // 16: coord.peer.v1.MembersRequest
-	(*MembersReply)(nil),        // 17: coord.peer.v1.MembersReply
-	(*TransferRequest)(nil),     // 18: coord.peer.v1.TransferRequest
-	(*TransferReply)(nil),       // 19: coord.peer.v1.TransferReply
-	(*MembersReply_Member)(nil), // 20: coord.peer.v1.MembersReply.Member
+	(*TermRequest)(nil),         // 4: coord.peer.v1.TermRequest
+	(*TermReply)(nil),           // 5: coord.peer.v1.TermReply
+	(*ReadIndexRequest)(nil),    // 6: coord.peer.v1.ReadIndexRequest
+	(*ReadIndexReply)(nil),      // 7: coord.peer.v1.ReadIndexReply
+	(*ReportRequest)(nil),       // 8: coord.peer.v1.ReportRequest
+	(*HeardSession)(nil),        // 9: coord.peer.v1.HeardSession
+	(*ReportReply)(nil),         // 10: coord.peer.v1.ReportReply
+	(*ServerState)(nil),         // 11: coord.peer.v1.ServerState
+	(*ForwardRequest)(nil),      // 12: coord.peer.v1.ForwardRequest
+	(*ForwardReply)(nil),        // 13: coord.peer.v1.ForwardReply
+	(*MembersRequest)(nil),      // 14: coord.peer.v1.MembersRequest
+	(*MembersReply)(nil),        // 15: coord.peer.v1.MembersReply
+	(*TransferRequest)(nil),     // 16: coord.peer.v1.TransferRequest
+	(*TransferReply)(nil),       // 17: coord.peer.v1.TransferReply
+	(*MembersReply_Member)(nil), // 18: coord.peer.v1.MembersReply.Member
 }
 var file_peer_proto_depIdxs = []int32{
-	11, // 0: coord.peer.v1.ReportRequest.heard:type_name -> coord.peer.v1.HeardSession
-	13, // 1: coord.peer.v1.ReportRequest.self:type_name -> coord.peer.v1.ServerState
-	20, // 2: coord.peer.v1.MembersReply.members:type_name -> coord.peer.v1.MembersReply.Member
-	13, // 3: coord.peer.v1.MembersReply.Member.state:type_name -> coord.peer.v1.ServerState
+	9,  // 0: coord.peer.v1.ReportRequest.heard:type_name -> coord.peer.v1.HeardSession
+	11, // 1: coord.peer.v1.ReportRequest.self:type_name -> coord.peer.v1.ServerState
+	18, // 2: coord.peer.v1.MembersReply.members:type_name -> coord.peer.v1.MembersReply.Member
+	11, // 3: coord.peer.v1.MembersReply.Member.state:type_name -> coord.peer.v1.ServerState
 	0,  // 4: coord.peer.v1.Peer.Discover:input_type -> coord.peer.v1.DiscoverRequest
 	2,  // 5: coord.peer.v1.Peer.Join:input_type -> coord.peer.v1.JoinRequest
-	4,  // 6: coord.peer.v1.Peer.Form:input_type -> coord.peer.v1.FormRequest
-	6,  // 7: coord.peer.v1.Peer.Term:input_type -> coord.peer.v1.TermRequest
-	8,  // 8: coord.peer.v1.Peer.ReadIndex:input_type -> coord.peer.v1.ReadIndexRequest
-	10, // 9: coord.peer.v1.Peer.Report:input_type -> coord.peer.v1.ReportRequest
-	14, // 10: coord.peer.v1.Peer.Forward:input_type -> coord.peer.v1.ForwardRequest
-	16, // 11: coord.peer.v1.Peer.Members:input_type -> coord.peer.v1.MembersRequest
-	18, // 12: coord.peer.v1.Peer.Transfer:input_type -> coord.peer.v1.TransferRequest
-	1,  // 13: coord.peer.v1.Peer.Discover:output_type -> coord.peer.v1.DiscoverReply
-	3,  // 14: coord.peer.v1.Peer.Join:output_type -> coord.peer.v1.JoinReply
-	5,  // 15: coord.peer.v1.Peer.Form:output_type -> coord.peer.v1.FormReply
-	7,  // 16: coord.peer.v1.Peer.Term:output_type -> coord.peer.v1.TermReply
-	9,  // 17: coord.peer.v1.Peer.ReadIndex:output_type -> coord.peer.v1.ReadIndexReply
-	12, // 18: coord.peer.v1.Peer.Report:output_type -> coord.peer.v1.ReportReply
-	15, // 19: coord.peer.v1.Peer.Forward:output_type -> coord.peer.v1.ForwardReply
-	17, // 20: coord.peer.v1.Peer.Members:output_type -> coord.peer.v1.MembersReply
-	19, // 21: coord.peer.v1.Peer.Transfer:output_type -> coord.peer.v1.TransferReply
-	13, // [13:22] is the sub-list for method output_type
-	4,  // [4:13] is the sub-list for method input_type
+	4,  // 6: coord.peer.v1.Peer.Terms:input_type -> coord.peer.v1.TermRequest
+	6,  // 7: coord.peer.v1.Peer.ReadIndexes:input_type -> coord.peer.v1.ReadIndexRequest
+	8,  // 8: coord.peer.v1.Peer.Reports:input_type -> coord.peer.v1.ReportRequest
+	12, // 9: coord.peer.v1.Peer.Forward:input_type -> coord.peer.v1.ForwardRequest
+	14, // 10: coord.peer.v1.Peer.Members:input_type -> coord.peer.v1.MembersRequest
+	16, // 11: coord.peer.v1.Peer.Transfer:input_type -> coord.peer.v1.TransferRequest
+	1,  // 12: coord.peer.v1.Peer.Discover:output_type -> coord.peer.v1.DiscoverReply
+	3,  // 13: coord.peer.v1.Peer.Join:output_type -> coord.peer.v1.JoinReply
+	5,  // 14: coord.peer.v1.Peer.Terms:output_type -> coord.peer.v1.TermReply
+	7,  // 15: coord.peer.v1.Peer.ReadIndexes:output_type -> coord.peer.v1.ReadIndexReply
+	10, // 16: coord.peer.v1.Peer.Reports:output_type -> coord.peer.v1.ReportReply
+	13, // 17: coord.peer.v1.Peer.Forward:output_type -> coord.peer.v1.ForwardReply
+	15, // 18: coord.peer.v1.Peer.Members:output_type -> coord.peer.v1.MembersReply
+	17, // 19: coord.peer.v1.Peer.Transfer:output_type -> coord.peer.v1.TransferReply
+	12, // [12:20] is the sub-list for method output_type
+	4,  // [4:12] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1597,7 +1508,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,15 +21,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Peer_Discover_FullMethodName  = "/coord.peer.v1.Peer/Discover"
-	Peer_Join_FullMethodName      = "/coord.peer.v1.Peer/Join"
-	Peer_Form_FullMethodName      = "/coord.peer.v1.Peer/Form"
-	Peer_Term_FullMethodName      = "/coord.peer.v1.Peer/Term"
-	Peer_ReadIndex_FullMethodName = "/coord.peer.v1.Peer/ReadIndex"
-	Peer_Report_FullMethodName    = "/coord.peer.v1.Peer/Report"
-	Peer_Forward_FullMethodName   = "/coord.peer.v1.Peer/Forward"
-	Peer_Members_FullMethodName   = "/coord.peer.v1.Peer/Members"
-	Peer_Transfer_FullMethodName  = "/coord.peer.v1.Peer/Transfer"
+	Peer_Discover_FullMethodName    = "/coord.peer.v1.Peer/Discover"
+	Peer_Join_FullMethodName        = "/coord.peer.v1.Peer/Join"
+	Peer_Terms_FullMethodName       = "/coord.peer.v1.Peer/Terms"
+	Peer_ReadIndexes_FullMethodName = "/coord.peer.v1.Peer/ReadIndexes"
+	Peer_Reports_FullMethodName     = "/coord.peer.v1.Peer/Reports"
+	Peer_Forward_FullMethodName     = "/coord.peer.v1.Peer/Forward"
+	Peer_Members_FullMethodName     = "/coord.peer.v1.Peer/Members"
+	Peer_Transfer_FullMethodName    = "/coord.peer.v1.Peer/Transfer"
 )
 
 // PeerClient is the client API for Peer service.
@@ -39,14 +38,12 @@ type PeerClient interface {
 	// Discover and Join are all that a server without a cluster may ask.
 	Discover(ctx context.Context, in *DiscoverRequest, opts ...grpc.CallOption) (*DiscoverReply, error)
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinReply, error)
-	// Form passes an operator's wish to form the cluster on to the bootstrapper.
-	Form(ctx context.Context, in *FormRequest, opts ...grpc.CallOption) (*FormReply, error)
-	// Term is one answer of a term round.
-	Term(ctx context.Context, in *TermRequest, opts ...grpc.CallOption) (*TermReply, error)
-	// ReadIndex asks the leader for an index to read at, behind a term round.
-	ReadIndex(ctx context.Context, in *ReadIndexRequest, opts ...grpc.CallOption) (*ReadIndexReply, error)
-	// Report tells the leader which sessions were heard and how this server is.
-	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportReply, error)
+	// Terms answers term rounds.
+	Terms(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TermRequest, TermReply], error)
+	// ReadIndexes asks the leader for an index to read at, behind a term round.
+	ReadIndexes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ReadIndexRequest, ReadIndexReply], error)
+	// Reports tells the leader which sessions were heard and how this server is.
+	Reports(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ReportRequest, ReportReply], error)
 	// Forward carries proposals to the leader, in order.
 	Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ForwardRequest, ForwardReply], error)
 	// Members is the leader's view of the cluster.
@@ -83,49 +80,48 @@ func (c *peerClient) Join(ctx context.Context, in *JoinRequest, opts ...grpc.Cal
 	return out, nil
 }
 
-func (c *peerClient) Form(ctx context.Context, in *FormRequest, opts ...grpc.CallOption) (*FormReply, error) {
+func (c *peerClient) Terms(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TermRequest, TermReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(FormReply)
-	err := c.cc.Invoke(ctx, Peer_Form_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[0], Peer_Terms_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[TermRequest, TermReply]{ClientStream: stream}
+	return x, nil
 }
 
-func (c *peerClient) Term(ctx context.Context, in *TermRequest, opts ...grpc.CallOption) (*TermReply, error) {
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_TermsClient = grpc.BidiStreamingClient[TermRequest, TermReply]
+
+func (c *peerClient) ReadIndexes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ReadIndexRequest, ReadIndexReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(TermReply)
-	err := c.cc.Invoke(ctx, Peer_Term_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[1], Peer_ReadIndexes_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[ReadIndexRequest, ReadIndexReply]{ClientStream: stream}
+	return x, nil
 }
 
-func (c *peerClient) ReadIndex(ctx context.Context, in *ReadIndexRequest, opts ...grpc.CallOption) (*ReadIndexReply, error) {
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ReadIndexesClient = grpc.BidiStreamingClient[ReadIndexRequest, ReadIndexReply]
+
+func (c *peerClient) Reports(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ReportRequest, ReportReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ReadIndexReply)
-	err := c.cc.Invoke(ctx, Peer_ReadIndex_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[2], Peer_Reports_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[ReportRequest, ReportReply]{ClientStream: stream}
+	return x, nil
 }
 
-func (c *peerClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ReportReply)
-	err := c.cc.Invoke(ctx, Peer_Report_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ReportsClient = grpc.BidiStreamingClient[ReportRequest, ReportReply]
 
 func (c *peerClient) Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ForwardRequest, ForwardReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[0], Peer_Forward_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_Forward_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +159,12 @@ type PeerServer interface {
 	// Discover and Join are all that a server without a cluster may ask.
 	Discover(context.Context, *DiscoverRequest) (*DiscoverReply, error)
 	Join(context.Context, *JoinRequest) (*JoinReply, error)
-	// Form passes an operator's wish to form the cluster on to the bootstrapper.
-	Form(context.Context, *FormRequest) (*FormReply, error)
-	// Term is one answer of a term round.
-	Term(context.Context, *TermRequest) (*TermReply, error)
-	// ReadIndex asks the leader for an index to read at, behind a term round.
-	ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexReply, error)
-	// Report tells the leader which sessions were heard and how this server is.
-	Report(context.Context, *ReportRequest) (*ReportReply, error)
+	// Terms answers term rounds.
+	Terms(grpc.BidiStreamingServer[TermRequest, TermReply]) error
+	// ReadIndexes asks the leader for an index to read at, behind a term round.
+	ReadIndexes(grpc.BidiStreamingServer[ReadIndexRequest, ReadIndexReply]) error
+	// Reports tells the leader which sessions were heard and how this server is.
+	Reports(grpc.BidiStreamingServer[ReportRequest, ReportReply]) error
 	// Forward carries proposals to the leader, in order.
 	Forward(grpc.BidiStreamingServer[ForwardRequest, ForwardReply]) error
 	// Members is the leader's view of the cluster.
@@ -193,17 +187,14 @@ func (UnimplementedPeerServer) Discover(context.Context, *DiscoverRequest) (*Dis
 func (UnimplementedPeerServer) Join(context.Context, *JoinRequest) (*JoinReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Join not implemented")
 }
-func (UnimplementedPeerServer) Form(context.Context, *FormRequest) (*FormReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Form not implemented")
+func (UnimplementedPeerServer) Terms(grpc.BidiStreamingServer[TermRequest, TermReply]) error {
+	return status.Error(codes.Unimplemented, "method Terms not implemented")
 }
-func (UnimplementedPeerServer) Term(context.Context, *TermRequest) (*TermReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Term not implemented")
+func (UnimplementedPeerServer) ReadIndexes(grpc.BidiStreamingServer[ReadIndexRequest, ReadIndexReply]) error {
+	return status.Error(codes.Unimplemented, "method ReadIndexes not implemented")
 }
-func (UnimplementedPeerServer) ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method ReadIndex not implemented")
-}
-func (UnimplementedPeerServer) Report(context.Context, *ReportRequest) (*ReportReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
+func (UnimplementedPeerServer) Reports(grpc.BidiStreamingServer[ReportRequest, ReportReply]) error {
+	return status.Error(codes.Unimplemented, "method Reports not implemented")
 }
 func (UnimplementedPeerServer) Forward(grpc.BidiStreamingServer[ForwardRequest, ForwardReply]) error {
 	return status.Error(codes.Unimplemented, "method Forward not implemented")
@@ -271,77 +262,26 @@ func _Peer_Join_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Peer_Form_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(FormRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PeerServer).Form(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Peer_Form_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PeerServer).Form(ctx, req.(*FormRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+func _Peer_Terms_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServer).Terms(&grpc.GenericServerStream[TermRequest, TermReply]{ServerStream: stream})
 }
 
-func _Peer_Term_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(TermRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PeerServer).Term(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Peer_Term_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PeerServer).Term(ctx, req.(*TermRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_TermsServer = grpc.BidiStreamingServer[TermRequest, TermReply]
+
+func _Peer_ReadIndexes_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServer).ReadIndexes(&grpc.GenericServerStream[ReadIndexRequest, ReadIndexReply]{ServerStream: stream})
 }
 
-func _Peer_ReadIndex_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ReadIndexRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PeerServer).ReadIndex(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Peer_ReadIndex_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PeerServer).ReadIndex(ctx, req.(*ReadIndexRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ReadIndexesServer = grpc.BidiStreamingServer[ReadIndexRequest, ReadIndexReply]
+
+func _Peer_Reports_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServer).Reports(&grpc.GenericServerStream[ReportRequest, ReportReply]{ServerStream: stream})
 }
 
-func _Peer_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ReportRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PeerServer).Report(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Peer_Report_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PeerServer).Report(ctx, req.(*ReportRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ReportsServer = grpc.BidiStreamingServer[ReportRequest, ReportReply]
 
 func _Peer_Forward_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(PeerServer).Forward(&grpc.GenericServerStream[ForwardRequest, ForwardReply]{ServerStream: stream})
@@ -402,22 +342,6 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Peer_Join_Handler,
 		},
 		{
-			MethodName: "Form",
-			Handler:    _Peer_Form_Handler,
-		},
-		{
-			MethodName: "Term",
-			Handler:    _Peer_Term_Handler,
-		},
-		{
-			MethodName: "ReadIndex",
-			Handler:    _Peer_ReadIndex_Handler,
-		},
-		{
-			MethodName: "Report",
-			Handler:    _Peer_Report_Handler,
-		},
-		{
 			MethodName: "Members",
 			Handler:    _Peer_Members_Handler,
 		},
@@ -427,6 +351,24 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Terms",
+			Handler:       _Peer_Terms_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "ReadIndexes",
+			Handler:       _Peer_ReadIndexes_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Reports",
+			Handler:       _Peer_Reports_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
 		{
 			StreamName:    "Forward",
 			Handler:       _Peer_Forward_Handler,

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coordd/coord/cluster/peerpb"
+)
+
+// stream is a gRPC stream on which each request has one reply, in order.
+type stream[Q, A any] interface {
+	Send(*Q) error
+	Recv() (*A, error)
+	CloseSend() error
+}
+
+// opener opens a stream to a peer.
+type opener[Q, A any] func(context.Context, peerpb.PeerClient) (stream[Q, A], error)
+
+func openTerms(ctx context.Context, c peerpb.PeerClient) (stream[peerpb.TermRequest, peerpb.TermReply], error) {
+	return c.Terms(ctx)
+}
+
+func openReadIndexes(ctx context.Context, c peerpb.PeerClient) (stream[peerpb.ReadIndexRequest, peerpb.ReadIndexReply], error) {
+	return c.ReadIndexes(ctx)
+}
+
+func openReports(ctx context.Context, c peerpb.PeerClient) (stream[peerpb.ReportRequest, peerpb.ReportReply], error) {
+	return c.Reports(ctx)
+}
+
+// link asks one peer one question at a time over a stream that it opens when
+// it needs one. After an error the stream is given up and the next question
+// opens another. It is for one goroutine.
+type link[Q, A any] struct {
+	peers   *peers
+	to      serverID
+	open    opener[Q, A]
+	timeout time.Duration
+
+	stream stream[Q, A]
+	life   context.Context // of the stream
+	cancel context.CancelFunc
+}
+
+// ask sends q and waits for the reply, for at most the link's timeout.
+func (l *link[Q, A]) ask(ctx context.Context, q *Q) (*A, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	if l.cancel == nil { // the stream outlives this call, if the call ends well
+		l.life, l.cancel = context.WithCancel(context.Background())
+	}
+	stop := context.AfterFunc(ctx, l.cancel)
+	a, err := l.exchange(q)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		l.close()
+		return nil, fmt.Errorf("ask %s: %w", l.to, err)
+	}
+	return a, nil
+}
+
+func (l *link[Q, A]) exchange(q *Q) (*A, error) {
+	if l.stream == nil {
+		client, err := l.peers.client(l.to)
+		if err != nil {
+			return nil, err
+		}
+		if l.stream, err = l.open(l.life, client); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.stream.Send(q); err != nil {
+		// The reason is what Recv says; Send only says that the stream is over.
+		if _, rerr := l.stream.Recv(); rerr != nil {
+			err = rerr
+		}
+		return nil, err
+	}
+	return l.stream.Recv()
+}
+
+// close gives the stream up.
+func (l *link[Q, A]) close() {
+	if l.cancel != nil {
+		l.cancel()
+	}
+	l.stream, l.life, l.cancel = nil, nil, nil
+}
+
+// leaderLink is a link to whoever leads at the moment.
+type leaderLink[Q, A any] struct {
+	node    *Node
+	timeout time.Duration
+	open    opener[Q, A]
+	link    *link[Q, A]
+}
+
+func newLeaderLink[Q, A any](n *Node, timeout time.Duration, open opener[Q, A]) *leaderLink[Q, A] {
+	return &leaderLink[Q, A]{node: n, timeout: timeout, open: open}
+}
+
+func (l *leaderLink[Q, A]) ask(ctx context.Context, leader serverID, q *Q) (*A, error) {
+	if l.link == nil || l.link.to != leader {
+		l.close()
+		l.link = &link[Q, A]{peers: l.node.peers, to: leader, open: l.open, timeout: l.timeout}
+	}
+	return l.link.ask(ctx, q)
+}
+
+func (l *leaderLink[Q, A]) close() {
+	if l.link != nil {
+		l.link.close()
+		l.link = nil
+	}
+}

@@ -1,0 +1,181 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+
+	"github.com/coordd/coord/cluster/peerpb"
+)
+
+const (
+	// drainTimeout bounds how long a stopping server waits for answers to what
+	// it has proposed.
+	drainTimeout = time.Second
+	// stopTimeout bounds each of the last steps of a stop. A step that takes
+	// longer hangs in the disk, and the process ends anyway.
+	stopTimeout = time.Second
+)
+
+// Run starts Raft and serves the peers until ctx ends; then it hands leadership
+// over, waits for what is under way and stops, within 5 s with or without a
+// quorum. It returns nil after such a stop and the reason otherwise. No
+// goroutine outlives it, unless the disk hangs. It may be called once; the node
+// is closed afterwards.
+func (n *Node) Run(ctx context.Context) error {
+	if n.started.Swap(true) {
+		return errors.New("cluster node was started before")
+	}
+	defer n.Close()
+	r, err := n.startRaft()
+	if err != nil {
+		return err
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	server := newPeerServer()
+	peerpb.RegisterPeerServer(server, &peerService{node: n})
+	served := make(chan error, 1)
+	n.wg.Go(func() { served <- server.Serve(n.net.rpcListener()) })
+	var parts sync.WaitGroup
+	for _, part := range n.parts(r) {
+		parts.Go(func() { part(life) })
+	}
+	select {
+	case <-ctx.Done():
+		err = nil
+	case err = <-served:
+		err = fmt.Errorf("peer port: %w", err)
+	}
+	n.log.Info("stopping", "event", "stopping")
+	n.wind(context.WithoutCancel(ctx))
+	stop()
+	parts.Wait()
+	n.halt(r, server)
+	return err
+}
+
+// parts are the loops of a running node.
+func (n *Node) parts(r *raft.Raft) []func(context.Context) {
+	return []func(context.Context){
+		func(ctx context.Context) { n.watchRole(ctx, r) },
+		n.rounds.run, n.reads.run, n.reporter.run, n.leadLoop, n.forwardLoop, n.bootLoop,
+		n.form.run, n.snapshots.run, n.trimLoop, n.diskLoop,
+	}
+}
+
+// startRaft opens the peer port and starts Raft on it.
+func (n *Node) startRaft() (*raft.Raft, error) {
+	raftLog := newRaftLogger(n.log)
+	times := raftTimes{n.cfg.Heartbeat, n.cfg.Election, n.cfg.Lease}
+	conf, err := newRaftConfig(n.id, times, raftLog)
+	if err != nil {
+		return nil, err
+	}
+	n.net = newPeerNet(n.peerNetConfig())
+	n.transport = newTransport(transportConfig{
+		net: n.net, log: raftLog, store: n.stores.log, fail: n.fatal, faults: n.cfg.faults,
+	})
+	n.notifier = newCommitNotifier(n.transport, n.id)
+	r, err := raft.NewRaft(conf, stateMachine{n.machine.Raft(), n}, n.stores.log, n.stores.stable, n.stores.snaps, n.transport)
+	if err != nil {
+		return nil, fmt.Errorf("start raft: %w", err)
+	}
+	n.transport.setRaft(r)
+	n.raft.Store(r)
+	n.changed.flash()
+	return r, nil
+}
+
+// wind ends what clients can feel: leadership moves first, so that they wait for
+// nothing, then what was proposed here is given time to be answered.
+func (n *Node) wind(ctx context.Context) {
+	if err := n.Resign(ctx); err != nil {
+		n.log.Warn("leadership was not handed over", "err", err)
+	}
+	n.stopping.Store(true)
+	deadline := time.Now().Add(drainTimeout)
+	for time.Now().Before(deadline) {
+		if pending, _ := n.fwd.load(); pending == 0 {
+			return
+		}
+		if _, _, ok := n.leader(); !ok {
+			return // nobody will answer in time
+		}
+		pause(ctx, nil, 5*time.Millisecond)
+	}
+}
+
+// halt ends Raft and the peer port.
+func (n *Node) halt(r *raft.Raft, server *grpc.Server) {
+	n.peers.close()
+	server.Stop() // ends the streams and waits for their handlers
+	if err := within(stopTimeout, func() { _ = r.Shutdown().Error() }); err != nil {
+		n.log.Error("raft did not stop in time", "err", err)
+	}
+	if err := n.Close(); err != nil {
+		n.log.Warn("close", "err", err)
+	}
+	if err := within(stopTimeout, n.wg.Wait); err != nil {
+		n.log.Warn("streams did not end in time", "err", err)
+	}
+}
+
+// within runs f and waits for it for at most d. If it takes longer it is left
+// behind: it hangs in a system call, and the process is about to end.
+func within(d time.Duration, f func()) error {
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-t.C:
+		return fmt.Errorf("still running after %v", d)
+	}
+}
+
+// Close gives back the data directory and the ports of a node that does not
+// run. Run calls it at its end. It may be called twice.
+func (n *Node) Close() error {
+	n.closeOnce.Do(func() {
+		n.stopping.Store(true)
+		var errs []error
+		if n.peers != nil {
+			n.peers.close()
+		}
+		if n.transport != nil {
+			errs = append(errs, n.transport.Close())
+			n.notifier.close()
+		}
+		switch {
+		case n.net != nil:
+			errs = append(errs, n.net.close())
+		case n.listener != nil:
+			errs = append(errs, n.listener.Close())
+		}
+		errs = append(errs, n.stores.close())
+		n.closeError = errors.Join(errs...)
+	})
+	return n.closeError
+}
+
+// fatal ends this server because its disk or its state cannot be trusted. The
+// other servers must be able to elect, and Raft's loop may hang in the very
+// write that failed: so first every connection is cut, then the process ends.
+func (n *Node) fatal(err error) {
+	n.fatalOnce.Do(func() {
+		n.log.Error("cutting this server off", "event", "fatal", "err", err)
+		n.stopping.Store(true)
+		if t := n.transport; t != nil {
+			t.cut()
+		}
+		n.cfg.Fatal(err)
+	})
+}

@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// snapshotTick is how often the size of the log is looked at.
+	snapshotTick = time.Second
+	// snapshotRetry is the pause after a snapshot that failed.
+	snapshotRetry = 10 * time.Second
+)
+
+// snapshots writes a snapshot whenever enough log has come together since the
+// last one. Raft itself counts entries, and ours are batches of any size.
+type snapshots struct {
+	node    *Node
+	newest  atomic.Uint64 // index of the last entry applied
+	taking  sync.Mutex    // one at a time
+	covered atomic.Uint64 // index that the last snapshot reaches
+}
+
+func newSnapshots(n *Node) *snapshots { return &snapshots{node: n} }
+
+// applied notes the progress of the state machine.
+func (s *snapshots) applied(index uint64) { s.newest.Store(index) }
+
+// run takes snapshots until ctx ends.
+func (s *snapshots) run(ctx context.Context) {
+	if list, err := s.node.stores.snaps.List(); err == nil && len(list) > 0 {
+		s.covered.Store(list[0].Index)
+	}
+	for ctx.Err() == nil {
+		wait := snapshotTick
+		if s.due() {
+			if _, err := s.take(); err != nil {
+				s.node.log.Warn("no snapshot", "err", err)
+				wait = snapshotRetry
+			}
+		}
+		pause(ctx, nil, wait)
+	}
+}
+
+func (s *snapshots) due() bool {
+	return s.node.stores.log.bytesAfter(s.covered.Load()) >= uint64(s.node.cfg.SnapshotLogSize)
+}
+
+// take writes a snapshot of everything applied. It returns the index of the one
+// that is there if nothing was applied since.
+func (s *snapshots) take() (uint64, error) {
+	r := s.node.raft.Load()
+	if r == nil || s.node.stopping.Load() {
+		return 0, ErrStopped
+	}
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	if err := setTrailingLogs(r, s.node.stores.log); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	f := r.Snapshot()
+	if err := f.Error(); err != nil {
+		if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			return s.covered.Load(), nil
+		}
+		return 0, fmt.Errorf("snapshot: %w", err)
+	}
+	index, err := snapshotIndex(f)
+	if err != nil {
+		return 0, err
+	}
+	s.covered.Store(index)
+	s.node.counters.snapshots.Add(1)
+	s.node.log.Info("wrote a snapshot", "event", "snapshot", "index", index, "took", time.Since(start))
+	return index, nil
+}
+
+func snapshotIndex(f raft.SnapshotFuture) (uint64, error) {
+	meta, r, err := f.Open()
+	if err != nil {
+		return 0, fmt.Errorf("snapshot: %w", err)
+	}
+	return meta.Index, r.Close()
+}

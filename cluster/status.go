@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coordd/coord/zxid"
+)
+
+// maxBehind is how many entries a ready server may be behind the commit index.
+const maxBehind = 1000
+
+// Status is what a server knows about itself and its cluster.
+type Status struct {
+	Name, ID               string
+	ClusterName, ClusterID string // ClusterID is empty until there is a cluster
+	Leader                 string // name; empty if none is known
+	LeaderID               string
+	Leading                bool // this server leads and its epoch is open
+	Term                   uint64
+	Zxid                   zxid.ID
+	AppliedIndex           uint64
+	CommitIndex            uint64
+	LastIndex              uint64
+	Voter                  bool // this server has a vote
+	Formed                 bool
+	Waiting                string // not formed: for what
+	StaleAge               time.Duration
+	Pending                int   // proposals of this server that are unanswered
+	PendingBytes           int64 // their size
+	Uptime                 time.Duration
+	// Checks are what readiness depends on; Ready says that all are met.
+	Checks []Check
+	Ready  bool
+}
+
+// Check is one condition of readiness.
+type Check struct {
+	Name   string // as /readyz prints it
+	OK     bool
+	Detail string
+}
+
+// Status returns what this server knows. It asks nobody and does not wait, so
+// it also answers while there is no quorum.
+func (n *Node) Status() Status {
+	s := Status{
+		Name: n.cfg.Name, ID: string(n.id), ClusterName: n.cfg.ClusterName, ClusterID: n.stores.cluster(),
+		Zxid: n.machine.Zxid(), AppliedIndex: n.machine.Index(), StaleAge: n.StaleAge(), Uptime: n.now() - n.born,
+	}
+	pending, size := n.fwd.load()
+	s.Pending, s.PendingBytes = pending, int64(size)
+	if r := n.raft.Load(); r != nil {
+		s.Term, s.CommitIndex, s.LastIndex = r.CurrentTerm(), r.CommitIndex(), r.LastIndex()
+	}
+	if id, _, ok := n.leader(); ok {
+		s.Leader, s.LeaderID = id.name(), string(id)
+	}
+	s.Leading = n.reign.Load() != nil
+	for _, v := range n.voters() {
+		s.Voter = s.Voter || v == n.id
+	}
+	if err := n.Formed(); err != nil {
+		s.Waiting = strings.TrimPrefix(err.Error(), ErrNotFormed.Error()+", ")
+	} else {
+		s.Formed = true
+	}
+	s.Checks = n.checks(&s)
+	s.Ready = true
+	for _, c := range s.Checks {
+		s.Ready = s.Ready && c.OK
+	}
+	return s
+}
+
+func (n *Node) checks(s *Status) []Check {
+	behind := int64(s.CommitIndex) - int64(s.AppliedIndex)
+	return []Check{
+		{"started", n.raft.Load() != nil && !n.stopping.Load(), "raft runs and is not told to stop"},
+		{"formed", s.Formed, s.Waiting},
+		{"leader", s.Leader != "", orElse(s.Leader, "no leader is known")},
+		{"applied", behind <= maxBehind, fmt.Sprintf("%d entries behind", max(behind, 0))},
+		{"restored", !n.restoring(), "no snapshot is being installed"},
+		{"disk", !n.disk.isLow(), n.disk.detail()},
+	}
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
