@@ -79,7 +79,7 @@ func (c *logCache) remove(first, last uint64) {
 		c.entries[n] = raft.Log{}
 		c.entries = c.entries[:n]
 	}
-	for len(c.entries) > c.head && c.entries[c.head].Index <= last {
+	for len(c.entries) > c.head && c.entries[c.head].Index >= first && c.entries[c.head].Index <= last {
 		c.dropHeadLocked()
 	}
 	c.compactLocked()

@@ -719,3 +719,53 @@ func TestDialToAWrongIncarnationIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// The library's replicator stops to take answers after one that is no success.
+// Sending must then fail. It used to wait for ever, for somebody to take the
+// answer before; with it the replicator hung, and raft.Shutdown.
+func TestPipelineDoesNotHangAfterABadAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 2, testOptions{})
+		from, to := c.nodes[0], c.nodes[1]
+		for _, n := range c.nodes {
+			_ = n.raft.Shutdown().Error()
+			_ = n.net.close()
+		}
+		for _, n := range c.nodes { // the same two servers without Raft
+			n.net = newPeerNet(peerNetConfig{
+				self: n.id, cluster: func() string { return c.id }, listener: c.mem.listen(n.host), dial: c.mem.dialer(n.host),
+				resolve: func(id serverID) (string, error) { return id.name(), nil }, log: testLog(),
+			})
+			n.tr = newTransport(transportConfig{net: n.net, log: newRaftLogger(testLog()), store: n.log})
+		}
+		stop := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case rpc := <-to.tr.Consumer():
+					rpc.Respond(&raft.AppendEntriesResponse{Term: 1}, nil) // no success
+				case <-stop:
+					return
+				}
+			}
+		}()
+		p, err := from.tr.AppendEntriesPipeline(raft.ServerID(to.id), raft.ServerAddress(to.id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { <-p.Consumer() }()
+		err = nil
+		for i := 0; err == nil && i < 10; i++ {
+			_, err = p.AppendEntries(&raft.AppendEntriesRequest{Term: 1, PrevLogEntry: 1}, new(raft.AppendEntriesResponse))
+		}
+		if err == nil {
+			t.Error("ten messages were sent after a bad answer")
+		}
+		_ = p.Close()
+		close(stop)
+		for _, n := range c.nodes {
+			_ = n.tr.Close()
+			_ = n.net.close()
+		}
+	})
+}
