@@ -1,0 +1,165 @@
+package znode
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxTTL is the longest time of a TTL node: 40 bits of milliseconds, over 34
+// years, as in ZooKeeper.
+const MaxTTL = (1<<40 - 1) * time.Millisecond
+
+// sequenceDigits is how many digits a sequence number has at least. It grows
+// when they are used up: names then stop sorting as strings, but no name is
+// ever given twice, and recipes compare the numbers.
+const sequenceDigits = 10
+
+// create is OpCreate. The order of its checks is ZooKeeper's, down to a parent
+// that may not be written hiding a child that exists.
+func (t *Tree) create(tx *Tx, op *Op, r *OpResult) error {
+	if err := op.checkCreate(tx.Caller); err != nil {
+		return err
+	}
+	parentPath, name, ok := splitPath(op.Path)
+	if !ok || strings.IndexByte(op.Path, 0) >= 0 {
+		return ValidatePath(op.Path)
+	}
+	list, err := fixACL(op.ACL, tx.Caller)
+	if err != nil {
+		return err
+	}
+	parent := t.find(parentPath)
+	if parent == 0 {
+		return ErrNoNode
+	}
+	p := t.nodes.at(parent)
+	if !t.permits(p, PermCreate, tx.Caller) {
+		return ErrNoAuth
+	}
+	if op.Sequential {
+		suffix := sequence(p.creates)
+		name += suffix
+		r.Path += suffix
+	}
+	if err := t.checkNew(r.Path, name, parent, op); err != nil {
+		return err
+	}
+	n, err := t.add(tx, op, parent, list, newName{r.Path, name, parentPath})
+	if err != nil {
+		return err
+	}
+	r.Stat = n.stat(0)
+	tx.record(Created, r.Path, n, &r.Stat)
+	return nil
+}
+
+// checkCreate looks at what the operation says by itself.
+func (op *Op) checkCreate(c *Caller) error {
+	switch {
+	case op.Node > TTL:
+		return fmt.Errorf("%w: unknown kind of node %d", ErrBadArguments, op.Node)
+	case op.Node == Ephemeral && (c == nil || c.Session == 0):
+		return fmt.Errorf("%w: an ephemeral node needs a session", ErrBadArguments)
+	case op.Node != TTL && op.TTL != 0:
+		return fmt.Errorf("%w: a %v node has no TTL", ErrBadArguments, op.Node)
+	case op.Node == TTL && (op.TTL <= 0 || op.TTL > MaxTTL || op.TTL%time.Millisecond != 0):
+		return fmt.Errorf("%w: TTL %v: want whole milliseconds up to %v", ErrBadArguments, op.TTL, MaxTTL)
+	case len(op.Data) > maxDataBytes:
+		return tooLong(len(op.Data))
+	}
+	return nil
+}
+
+// checkNew checks the final path of a node to create, against the tree.
+func (t *Tree) checkNew(path, name string, parent uint32, op *Op) error {
+	if path == root {
+		return ErrNodeExists
+	}
+	if fault := nameFault(name); fault != "" {
+		return badPath(path, fault)
+	}
+	if t.index.find(&t.nodes, parent, name) != 0 {
+		return ErrNodeExists
+	}
+	if t.nodes.at(parent).kind == Ephemeral {
+		return ErrEphemeralParent
+	}
+	return t.quotas.allow(path, 1, int64(len(op.Data)))
+}
+
+// newName is where a node is created.
+type newName struct{ path, name, parent string }
+
+// add makes the node, once everything has been checked.
+func (t *Tree) add(tx *Tx, op *Op, parent uint32, list []ACL, at newName) (*node, error) {
+	i := t.nodes.alloc()
+	if i == 0 {
+		return nil, errFull
+	}
+	acl := t.acls.intern(list)
+	if acl == 0 {
+		t.nodes.release(i)
+		return nil, errFull
+	}
+	key := pathKey(at.parent)
+	p := t.edit(parent, key)
+	p.creates++
+	p.pzxid = tx.Zxid
+	t.done(parent, p, key)
+
+	n := t.nodes.own(i)
+	*n = node{
+		czxid: tx.Zxid, mzxid: tx.Zxid, pzxid: tx.Zxid,
+		ctime: tx.Time, mtime: tx.Time,
+		parent: parent, acl: acl, kind: op.Node, flags: flagLive, life: op.life(tx.Caller),
+	}
+	n.setBlob(at.name, op.Data)
+	t.insert(i, at.name, childKey(key, at.name))
+	n = t.nodes.at(i)
+	t.charge(at.path, 1, int64(n.dataLen()))
+	t.quotaNodeCreated(at.path, i)
+	return t.nodes.at(i), nil
+}
+
+func (op *Op) life(c *Caller) uint64 {
+	switch op.Node {
+	case Ephemeral:
+		return uint64(c.Session)
+	case TTL:
+		return uint64(op.TTL.Milliseconds())
+	default:
+		return 0
+	}
+}
+
+// sequence is the suffix of a sequential node's name.
+func sequence(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	if len(s) < sequenceDigits {
+		s = "0000000000"[len(s):] + s
+	}
+	return s
+}
+
+// SetSequence raises the number that the next sequential child of the node at
+// path gets to n, as an import needs it; a smaller n does nothing. It is
+// [ErrNoNode] if there is no such node.
+func (t *Tree) SetSequence(path string, n uint64) error {
+	i := t.find(path)
+	if i == 0 {
+		return fmt.Errorf("set sequence of %s: %w", path, ErrNoNode)
+	}
+	if n > 1<<62 {
+		return fmt.Errorf("set sequence of %s: %w: %d is too large", path, ErrBadArguments, n)
+	}
+	if t.nodes.at(i).creates >= int64(n) {
+		return nil
+	}
+	key := pathKey(path)
+	p := t.edit(i, key)
+	p.creates = int64(n)
+	t.done(i, p, key)
+	return nil
+}

@@ -1,0 +1,127 @@
+package znode
+
+import (
+	"time"
+
+	"github.com/coordd/coord/session"
+	"github.com/coordd/coord/zxid"
+)
+
+// node is one znode. Its size decides the memory of a server: 112 bytes, so
+// that a page of 256 fits an allocation class exactly.
+type node struct {
+	// blob is the name and behind it the data, never changed once it is
+	// stored: readers keep parts of it when the lock is gone.
+	blob []byte
+
+	czxid, mzxid, pzxid zxid.ID
+	ctime, mtime        int64
+	version, aversion   int64
+	creates             int64  // children ever created; the next sequence number
+	life                uint64 // session that owns an ephemeral, milliseconds of a TTL node
+
+	parent  uint32 // number of the parent; 0 for the root
+	acl     uint32 // number in the table of ACL lists
+	kids    uint32 // number of its list of children; 0 as long as it has none
+	nameLen uint16
+	kind    Kind
+	flags   uint8
+}
+
+const (
+	flagLive uint8 = 1 << iota // the slot holds a node
+	flagNull                   // the data is null, not empty
+)
+
+const (
+	// maxNameBytes bounds one element of a path.
+	maxNameBytes = 1<<16 - 1
+	// maxDataBytes bounds the data of a node. Servers have a much smaller
+	// limit; this one keeps the arithmetic and the image format sound.
+	maxDataBytes = 1 << 30
+)
+
+func (n *node) live() bool   { return n.flags&flagLive != 0 }
+func (n *node) null() bool   { return n.flags&flagNull != 0 }
+func (n *node) name() []byte { return n.blob[:n.nameLen] }
+
+// data returns the data, nil only if it is null. Its capacity is cut, so that
+// an append by a careless reader cannot reach what follows.
+func (n *node) data() []byte {
+	if n.null() {
+		return nil
+	}
+	d := n.blob[n.nameLen:len(n.blob):len(n.blob)]
+	if d == nil {
+		return []byte{}
+	}
+	return d
+}
+
+func (n *node) dataLen() int { return len(n.blob) - int(n.nameLen) }
+
+// setBlob stores a copy of name and data.
+func (n *node) setBlob(name string, data []byte) {
+	b := make([]byte, len(name)+len(data))
+	copy(b, name)
+	copy(b[len(name):], data)
+	n.blob = b
+	n.nameLen = uint16(len(name))
+	n.setNull(data == nil)
+}
+
+// setData stores a copy of data in a new blob.
+func (n *node) setData(data []byte) {
+	b := make([]byte, int(n.nameLen)+len(data))
+	copy(b, n.name())
+	copy(b[n.nameLen:], data)
+	n.blob = b
+	n.setNull(data == nil)
+}
+
+func (n *node) setNull(null bool) {
+	n.flags &^= flagNull
+	if null {
+		n.flags |= flagNull
+	}
+}
+
+func (n *node) owner() session.ID {
+	if n.kind == Ephemeral {
+		return session.ID(n.life)
+	}
+	return 0
+}
+
+// mortal reports whether the reaper may come for nodes of this kind.
+func (n *node) mortal() bool { return n.kind == Container || n.kind == TTL }
+
+// due is when the reaper may delete the node, in the state clock's
+// milliseconds, as long as it has no children.
+func (n *node) due() int64 {
+	switch {
+	case n.kind == TTL:
+		return n.mtime + int64(n.life)
+	case n.creates > 0:
+		return n.mtime
+	default:
+		return n.mtime + ContainerGrace.Milliseconds()
+	}
+}
+
+func (n *node) stat(children int) Stat {
+	s := Stat{
+		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid,
+		Ctime: n.ctime, Mtime: n.mtime,
+		Version: n.version, Aversion: n.aversion,
+		Cversion:       2*n.creates - int64(children),
+		EphemeralOwner: n.owner(),
+		DataLength:     int32(n.dataLen()),
+		NumChildren:    int32(children),
+		Kind:           n.kind,
+	}
+	if n.kind == TTL {
+		s.TTL = time.Duration(n.life) * time.Millisecond
+	}
+	return s
+}
