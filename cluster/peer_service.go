@@ -89,7 +89,7 @@ func (n *Node) answerTerm(q *peerpb.TermRequest) *peerpb.TermReply {
 
 // termAsker asks one server over a stream of its own.
 func (n *Node) termAsker(to serverID) termAsker {
-	l := &link[peerpb.TermRequest, peerpb.TermReply]{
+	l := &dialogue[peerpb.TermRequest, peerpb.TermReply]{
 		peers: n.peers, to: to, open: openTerms, timeout: roundTimeout * n.cfg.Election,
 	}
 	return func(ctx context.Context, round uint64) (termAnswer, error) {

@@ -123,7 +123,7 @@ func (r *reads) take(closing bool) []chan indexAnswer {
 
 // run asks until ctx ends.
 func (r *reads) run(ctx context.Context) {
-	link := newLeaderLink(r.node, r.node.readPatience(), openReadIndexes)
+	link := newLeaderDialogue(r.node, r.node.readPatience(), openReadIndexes)
 	defer link.close()
 	for {
 		select {
@@ -144,7 +144,7 @@ func answerReads(waiting []chan indexAnswer, a indexAnswer) {
 	}
 }
 
-func (r *reads) askLeader(ctx context.Context, link *leaderLink[peerpb.ReadIndexRequest, peerpb.ReadIndexReply]) indexAnswer {
+func (r *reads) askLeader(ctx context.Context, link *leaderDialogue[peerpb.ReadIndexRequest, peerpb.ReadIndexReply]) indexAnswer {
 	leader, _, ok := r.node.leader()
 	if !ok || leader == r.node.id {
 		return indexAnswer{err: ErrNotLeader}

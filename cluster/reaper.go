@@ -101,4 +101,3 @@ func (n *Node) dueTrims() [][]fsm.Trim {
 	}
 	return out
 }
-

@@ -45,7 +45,7 @@ func newReporter(n *Node) *reporter {
 func (r *reporter) run(ctx context.Context) {
 	tick := time.NewTicker(r.interval)
 	defer tick.Stop()
-	ask := newLeaderLink(r.node, r.timeout, openReports)
+	ask := newLeaderDialogue(r.node, r.timeout, openReports)
 	defer ask.close()
 	for {
 		r.node.signs.advance()
@@ -59,7 +59,7 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-func (r *reporter) reportOnce(ctx context.Context, link *leaderLink[peerpb.ReportRequest, peerpb.ReportReply]) {
+func (r *reporter) reportOnce(ctx context.Context, link *leaderDialogue[peerpb.ReportRequest, peerpb.ReportReply]) {
 	leader, term, ok := r.node.leader()
 	if !ok {
 		return
@@ -82,7 +82,7 @@ func (r *reporter) reportOnce(ctx context.Context, link *leaderLink[peerpb.Repor
 	r.node.signs.acked(r.judge(rep.GetDropped(), heard))
 }
 
-func (r *reporter) send(ctx context.Context, link *leaderLink[peerpb.ReportRequest, peerpb.ReportReply],
+func (r *reporter) send(ctx context.Context, link *leaderDialogue[peerpb.ReportRequest, peerpb.ReportReply],
 	leader serverID, req *peerpb.ReportRequest,
 ) (*peerpb.ReportReply, error) {
 	if leader == r.node.id {

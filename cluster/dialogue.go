@@ -30,10 +30,10 @@ func openReports(ctx context.Context, c peerpb.PeerClient) (stream[peerpb.Report
 	return c.Reports(ctx)
 }
 
-// link asks one peer one question at a time over a stream that it opens when
+// dialogue asks one peer one question at a time over a stream that it opens when
 // it needs one. After an error the stream is given up and the next question
 // opens another. It is for one goroutine.
-type link[Q, A any] struct {
+type dialogue[Q, A any] struct {
 	peers   *peers
 	to      serverID
 	open    opener[Q, A]
@@ -44,8 +44,8 @@ type link[Q, A any] struct {
 	cancel context.CancelFunc
 }
 
-// ask sends q and waits for the reply, for at most the link's timeout.
-func (l *link[Q, A]) ask(ctx context.Context, q *Q) (*A, error) {
+// ask sends q and waits for the reply, for at most its timeout.
+func (l *dialogue[Q, A]) ask(ctx context.Context, q *Q) (*A, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	if l.cancel == nil { // the stream outlives this call, if the call ends well
@@ -63,7 +63,7 @@ func (l *link[Q, A]) ask(ctx context.Context, q *Q) (*A, error) {
 	return a, nil
 }
 
-func (l *link[Q, A]) exchange(q *Q) (*A, error) {
+func (l *dialogue[Q, A]) exchange(q *Q) (*A, error) {
 	if l.stream == nil {
 		client, err := l.peers.client(l.to)
 		if err != nil {
@@ -84,34 +84,34 @@ func (l *link[Q, A]) exchange(q *Q) (*A, error) {
 }
 
 // close gives the stream up.
-func (l *link[Q, A]) close() {
+func (l *dialogue[Q, A]) close() {
 	if l.cancel != nil {
 		l.cancel()
 	}
 	l.stream, l.life, l.cancel = nil, nil, nil
 }
 
-// leaderLink is a link to whoever leads at the moment.
-type leaderLink[Q, A any] struct {
+// leaderDialogue is a dialogue with whoever leads at the moment.
+type leaderDialogue[Q, A any] struct {
 	node    *Node
 	timeout time.Duration
 	open    opener[Q, A]
-	link    *link[Q, A]
+	link    *dialogue[Q, A]
 }
 
-func newLeaderLink[Q, A any](n *Node, timeout time.Duration, open opener[Q, A]) *leaderLink[Q, A] {
-	return &leaderLink[Q, A]{node: n, timeout: timeout, open: open}
+func newLeaderDialogue[Q, A any](n *Node, timeout time.Duration, open opener[Q, A]) *leaderDialogue[Q, A] {
+	return &leaderDialogue[Q, A]{node: n, timeout: timeout, open: open}
 }
 
-func (l *leaderLink[Q, A]) ask(ctx context.Context, leader serverID, q *Q) (*A, error) {
+func (l *leaderDialogue[Q, A]) ask(ctx context.Context, leader serverID, q *Q) (*A, error) {
 	if l.link == nil || l.link.to != leader {
 		l.close()
-		l.link = &link[Q, A]{peers: l.node.peers, to: leader, open: l.open, timeout: l.timeout}
+		l.link = &dialogue[Q, A]{peers: l.node.peers, to: leader, open: l.open, timeout: l.timeout}
 	}
 	return l.link.ask(ctx, q)
 }
 
-func (l *leaderLink[Q, A]) close() {
+func (l *leaderDialogue[Q, A]) close() {
 	if l.link != nil {
 		l.link.close()
 		l.link = nil
