@@ -19,6 +19,9 @@ func (m *Machine) newEpoch(c *Command) *Result {
 	if e.Term != m.now.term {
 		return newResult(c, StatusAgain, ErrOutdated)
 	}
+	if len(e.ClusterID) > MaxNameBytes {
+		return newResult(c, StatusDone, tooLarge("cluster id, at most %d bytes", MaxNameBytes))
+	}
 	m.state.EpochTerm = m.now.term
 	m.state.Clock = max(m.state.Clock, e.Clock)
 	m.state.Zxid = max(m.state.Zxid, zxid.Make(nextEpoch(m.state.Zxid.Epoch(), e.MinEpoch), 0))

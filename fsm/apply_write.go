@@ -66,15 +66,12 @@ func (m *Machine) multi(c *Command, tx *znode.Tx) *Result {
 		r.Err = badArguments("%d operations where one belongs", len(w.Ops))
 		return r
 	}
-	if len(w.Ops) > MaxOps {
-		r.Err = tooLarge("multi of %d operations, at most %d", len(w.Ops), MaxOps)
+	if at, err := checkMulti(w.Ops); at < 0 {
+		r.Err = err
 		return r
-	}
-	for i := range w.Ops {
-		if err := checkOp(&w.Ops[i]); err != nil {
-			r.Ops, r.Err = refused(w.Ops, i, err)
-			return r
-		}
+	} else if err != nil {
+		r.Ops, r.Err = refused(w.Ops, at, err)
+		return r
 	}
 	r.Ops, r.Err = m.state.Tree.Multi(tx, w.Ops)
 	return r

@@ -18,6 +18,9 @@ const (
 	MaxPathBytes = 32 << 10
 	// MaxOps bounds the operations of one multi.
 	MaxOps = 1 << 16
+	// MaxMultiBytes bounds the paths and data of one multi together. With MaxOps
+	// it keeps a remembered answer within what a snapshot may hold.
+	MaxMultiBytes = 32 << 20
 	// MaxACLs bounds the entries of one ACL.
 	MaxACLs = 1024
 	// MaxNameBytes bounds names, stable identities, addresses, server and
@@ -39,6 +42,24 @@ func badArguments(format string, args ...any) error {
 
 func tooLarge(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, ErrTooLarge)...)
+}
+
+// checkMulti refuses a multi past the bounds; at is the operation to blame, -1
+// for the whole.
+func checkMulti(ops []znode.Op) (at int, err error) {
+	if len(ops) > MaxOps {
+		return -1, tooLarge("multi of %d operations, at most %d", len(ops), MaxOps)
+	}
+	size := 0
+	for i := range ops {
+		if err := checkOp(&ops[i]); err != nil {
+			return i, err
+		}
+		if size += len(ops[i].Path) + len(ops[i].Data); size > MaxMultiBytes {
+			return -1, tooLarge("multi of more than %d bytes", MaxMultiBytes)
+		}
+	}
+	return 0, nil
 }
 
 // checkOp refuses an operation past the bounds. All else is the tree's to say.

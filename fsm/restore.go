@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bufio"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -9,8 +10,12 @@ import (
 	"github.com/coordd/coord/znode"
 )
 
-// maxHeaderBytes bounds the header section of a snapshot.
-const maxHeaderBytes = 64 << 10
+const (
+	// maxHeaderBytes bounds the header of a snapshot.
+	maxHeaderBytes = 64 << 10
+	// readBufferBytes is how much of a snapshot is read ahead.
+	readBufferBytes = 256 << 10
+)
 
 // Restore replaces the state by the snapshot that r gives. The new state is
 // built aside, compared with the digest it was written with, and swapped in
@@ -44,74 +49,70 @@ func (m *Machine) swap(v View) {
 // readSnapshot builds a state from a snapshot. Nothing of it is trusted: every
 // count and length is bounded before it is believed.
 func readSnapshot(r io.Reader, featureLevel uint32) (View, error) {
-	s := newSectionReader(r)
-	if err := readPreamble(s); err != nil {
+	s := newSummingReader(bufio.NewReaderSize(r, readBufferBytes))
+	v, err := readParts(s, featureLevel)
+	if s.failed != nil {
+		return View{}, fmt.Errorf("read snapshot: %w", s.failed)
+	}
+	return v, err
+}
+
+func readParts(s *summingReader, featureLevel uint32) (View, error) {
+	h, err := readHeader(s, featureLevel)
+	if err != nil {
 		return View{}, err
 	}
-	var h header
-	var table *session.Table
-	var tree *znode.Tree
-	err := s.section(func(r io.Reader) (err error) {
-		h, err = readHeader(r, featureLevel)
-		return err
-	})
-	if err == nil {
-		err = s.section(func(r io.Reader) (err error) {
-			table, err = session.Decode(r, decodeValue)
-			return asBad("sessions", err)
-		})
-	}
-	if err == nil {
-		err = s.section(func(r io.Reader) (err error) {
-			tree, err = znode.Decode(r)
-			return asBad("tree", err)
-		})
-	}
-	if err == nil {
-		err = s.finish()
-	}
+	table, err := session.Decode(s, decodeValue)
 	if err != nil {
+		return View{}, asBad("sessions", err)
+	}
+	tree, err := znode.Decode(s)
+	if err != nil {
+		return View{}, asBad("tree", err)
+	}
+	if err := s.finish(); err != nil {
 		return View{}, err
 	}
 	return stateOf(&h, tree, table)
 }
 
-func readPreamble(s *sectionReader) error {
-	var b [len(snapshotMagic) + 4]byte
-	if err := s.raw(b[:]); err != nil {
-		return err
+func readHeader(s *summingReader, featureLevel uint32) (header, error) {
+	var p [len(snapshotMagic) + 8]byte
+	if err := s.fill(p[:]); err != nil {
+		return header{}, err
 	}
-	if [len(snapshotMagic)]byte(b[:]) != snapshotMagic {
-		return fmt.Errorf("%w: it does not begin as one", ErrBadSnapshot)
+	if [len(snapshotMagic)]byte(p[:]) != snapshotMagic {
+		return header{}, fmt.Errorf("%w: it does not begin as one", ErrBadSnapshot)
 	}
-	if v := binary.LittleEndian.Uint32(b[len(snapshotMagic):]); v != snapshotVersion {
-		return fmt.Errorf("%w: format version %d, this server knows %d", ErrBadSnapshot, v, snapshotVersion)
+	if v := binary.LittleEndian.Uint32(p[len(snapshotMagic):]); v != snapshotVersion {
+		return header{}, fmt.Errorf("%w: format version %d, this server knows %d", ErrBadSnapshot, v, snapshotVersion)
 	}
-	return nil
-}
-
-func readHeader(r io.Reader, featureLevel uint32) (header, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxHeaderBytes))
-	if err != nil {
+	n := binary.LittleEndian.Uint32(p[len(snapshotMagic)+4:])
+	if n > maxHeaderBytes {
+		return header{}, fmt.Errorf("%w: header of %d bytes", ErrBadSnapshot, n)
+	}
+	b := make([]byte, n)
+	if err := s.fill(b); err != nil {
 		return header{}, err
 	}
 	h, err := decodeHeader(b)
 	if err != nil {
 		return header{}, asBad("header", err)
 	}
+	return h, checkHeader(&h, featureLevel)
+}
+
+func checkHeader(h *header, featureLevel uint32) error {
 	if h.featureLevel > featureLevel {
-		return header{}, fmt.Errorf("%w: feature level %d, this server knows %d", ErrBadSnapshot, h.featureLevel, featureLevel)
+		return fmt.Errorf("%w: feature level %d, this server knows %d", ErrBadSnapshot, h.featureLevel, featureLevel)
 	}
 	if h.zxid > maxZxid {
-		return header{}, fmt.Errorf("%w: transaction id %s", ErrBadSnapshot, h.zxid)
+		return fmt.Errorf("%w: transaction id %s", ErrBadSnapshot, h.zxid)
 	}
-	return h, nil
+	return nil
 }
 
 func asBad(part string, err error) error {
-	if err == nil {
-		return nil
-	}
 	return fmt.Errorf("%w: %s: %w", ErrBadSnapshot, part, err)
 }
 

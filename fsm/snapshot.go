@@ -72,22 +72,20 @@ func (i *Image) Zxid() zxid.ID { return i.header.zxid }
 // Digest is that of the machine at the moment of the snapshot.
 func (i *Image) Digest() uint64 { return i.header.digest }
 
-// Encode writes the image to w as it goes: magic, version, then three sections
-// (header, sessions, tree), then a checksum over all of it. Equal states give
-// equal bytes.
+// Encode writes the image to w as it goes: magic, version, length of the header
+// and header, the session table, the tree, then a checksum over all of it. The
+// images of table and tree end by themselves. Equal states give equal bytes.
 func (i *Image) Encode(w io.Writer) error {
-	s := newSectionWriter(w)
-	s.raw(snapshotMagic[:])
-	s.raw(binary.LittleEndian.AppendUint32(nil, snapshotVersion))
-	err := s.section(func(w io.Writer) error {
-		_, err := w.Write(appendHeader(nil, &i.header))
-		return err
-	})
+	s := newSummingWriter(w)
+	b := appendHeader(nil, &i.header)
+	preamble := binary.LittleEndian.AppendUint32(snapshotMagic[:len(snapshotMagic):len(snapshotMagic)], snapshotVersion)
+	preamble = binary.LittleEndian.AppendUint32(preamble, uint32(len(b)))
+	_, err := s.Write(append(preamble, b...))
 	if err == nil {
-		err = s.section(func(w io.Writer) error { return i.table.Encode(w, appendValue) })
+		err = i.table.Encode(s, appendValue)
 	}
 	if err == nil {
-		err = s.section(i.tree.Encode)
+		err = i.tree.Encode(s)
 	}
 	if err == nil {
 		err = s.finish()
