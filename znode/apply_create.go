@@ -38,20 +38,21 @@ func (t *Tree) create(tx *Tx, op *Op, r *OpResult) error {
 	if !t.permits(p, PermCreate, tx.Caller) {
 		return ErrNoAuth
 	}
+	path := op.Path
 	if op.Sequential {
 		suffix := sequence(p.creates)
 		name += suffix
-		r.Path += suffix
+		path += suffix
 	}
-	if err := t.checkNew(r.Path, name, parent, op); err != nil {
+	if err := t.checkNew(path, name, parent, op); err != nil {
 		return err
 	}
-	n, err := t.add(tx, op, parent, list, newName{r.Path, name, parentPath})
+	n, err := t.add(tx, op, parent, list, newName{path, name, parentPath})
 	if err != nil {
 		return err
 	}
-	r.Stat = n.stat(0)
-	tx.record(Created, r.Path, n, &r.Stat)
+	r.Path, r.Stat = path, n.stat(0)
+	tx.record(Created, path, n, &r.Stat)
 	return nil
 }
 

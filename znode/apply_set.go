@@ -69,8 +69,7 @@ func (t *Tree) setACL(tx *Tx, op *Op, r *OpResult) error {
 	}
 	key := pathKey(op.Path)
 	n = t.edit(i, key)
-	t.dropACL(n.acl)
-	n.acl = acl
+	t.swapACL(n, acl)
 	n.aversion++
 	t.done(i, n, key)
 	r.Stat = t.stat(n)

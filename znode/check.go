@@ -13,7 +13,7 @@ import (
 // and so may an operator's self test.
 func (t *Tree) Check() error {
 	c := checker{t: t, owned: map[session.ID]int{}, refs: map[uint32]uint32{}, weights: map[string]weight{}}
-	if t.undo.on || len(t.undo.steps) != 0 || len(t.undo.acls) != 0 {
+	if t.undo.on || len(t.undo.steps) != 0 || len(t.undo.given) != 0 {
 		return fmt.Errorf("a transaction was left open")
 	}
 	root := t.nodes.at(rootNumber)

@@ -142,11 +142,14 @@ func (t *Tree) reclaim(i uint32) {
 	t.nodes.release(i)
 }
 
-// dropACL gives back the list that a node had.
-func (t *Tree) dropACL(acl uint32) {
+// swapACL gives node n, which is open for edit, the list acl, one reference to
+// which comes from intern.
+func (t *Tree) swapACL(n *node, acl uint32) {
 	if t.undo.on {
-		t.undo.acls = append(t.undo.acls, acl)
-		return
+		t.undo.taken = append(t.undo.taken, acl)
+		t.undo.given = append(t.undo.given, n.acl)
+	} else {
+		t.acls.release(n.acl)
 	}
-	t.acls.release(acl)
+	n.acl = acl
 }

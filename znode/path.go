@@ -13,7 +13,7 @@ import (
 // allows: valid UTF-8 without control characters, private use, specials and
 // everything beyond the basic plane (no emoji).
 func ValidatePath(p string) error {
-	if p == "/" {
+	if p == root {
 		return nil
 	}
 	if err := checkStart(p); err != nil {
@@ -61,7 +61,7 @@ func nameFault(name string) string {
 	for i := 0; i < len(name); {
 		c := name[i]
 		if c < utf8.RuneSelf {
-			if c < 0x20 || c == 0x7f {
+			if c < 0x20 || c == 0x7f || c == '/' {
 				return fmt.Sprintf("character U+%04X is not allowed", c)
 			}
 			i++
@@ -86,14 +86,15 @@ func forbidden(r rune) bool {
 }
 
 // splitPath cuts a path into the parent's and the last name. The parent of a
-// child of the root comes out as "/".
+// child of the root comes out as "/". The path need not be valid: of "//a" the
+// parent is "/", as in ZooKeeper, and the name "/a", which no node has.
 func splitPath(p string) (parent, name string, ok bool) {
 	slash := strings.LastIndexByte(p, '/')
 	switch {
 	case slash < 0:
 		return "", "", false
-	case slash == 0:
-		return "/", p[1:], true
+	case slash == 0, slash == 1 && p[0] == '/':
+		return root, p[1:], true
 	default:
 		return p[:slash], p[slash+1:], true
 	}
@@ -101,8 +102,8 @@ func splitPath(p string) (parent, name string, ok bool) {
 
 // join is the path of the child name of parent.
 func join(parent, name string) string {
-	if parent == "/" {
-		return "/" + name
+	if parent == root {
+		return root + name
 	}
 	return parent + "/" + name
 }

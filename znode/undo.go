@@ -7,7 +7,8 @@ package znode
 type undoLog struct {
 	on     bool
 	steps  []undoStep
-	acls   []uint32 // lists that lose a reference if the multi succeeds
+	taken  []uint32 // ACL lists that got a reference, to be taken back
+	given  []uint32 // ACL lists that lose one when the multi has succeeded
 	counts Counts
 	digest uint64
 }
@@ -63,7 +64,7 @@ func (t *Tree) keep() {
 			t.reclaim(s.i)
 		}
 	}
-	for _, acl := range t.undo.acls {
+	for _, acl := range t.undo.given {
 		t.acls.release(acl)
 	}
 	t.undo.reset()
@@ -73,6 +74,9 @@ func (t *Tree) keep() {
 func (t *Tree) rollback() {
 	for k := len(t.undo.steps) - 1; k >= 0; k-- {
 		t.undoOne(&t.undo.steps[k])
+	}
+	for _, acl := range t.undo.taken {
+		t.acls.release(acl)
 	}
 	t.counts, t.digest = t.undo.counts, t.undo.digest
 	t.undo.reset()
@@ -97,9 +101,6 @@ func (t *Tree) undoOne(s *undoStep) {
 func (t *Tree) unwrite(i uint32, old *node) {
 	n := t.nodes.own(i)
 	t.mortalOut(i)
-	if n.acl != old.acl {
-		t.acls.release(n.acl)
-	}
 	kids := n.kids
 	*n = *old
 	n.kids = kids
@@ -112,8 +113,8 @@ const maxUndoKept = 4096
 func (u *undoLog) reset() {
 	u.on = false
 	clear(u.steps)
-	u.steps, u.acls = u.steps[:0], u.acls[:0]
+	u.steps, u.taken, u.given = u.steps[:0], u.taken[:0], u.given[:0]
 	if cap(u.steps) > maxUndoKept {
-		u.steps, u.acls = nil, nil
+		u.steps, u.taken, u.given = nil, nil, nil
 	}
 }
