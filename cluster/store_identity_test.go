@@ -187,9 +187,7 @@ func transplant(t *testing.T, from, to, part string) {
 		t.Fatal(err)
 	}
 	if st.IsDir() {
-		if err := os.CopyFS(dst, os.DirFS(src)); err != nil {
-			t.Fatal(err)
-		}
+		copyTree(t, src, dst)
 		return
 	}
 	b, err := os.ReadFile(src)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -230,14 +231,41 @@ func TestLogOpensAfterACrashBehindATruncation(t *testing.T) {
 	})
 }
 
-// copyDir copies the files of dir as they are, while they are open.
+// copyDir copies the files of dir as they are, while they are open. The zeros
+// at the end of a preallocated file become a hole.
 func copyDir(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+	copyTree(t, dir, to)
+	return to
+}
+
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, rel), 0o700)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		dst := filepath.Join(to, rel)
+		if err := os.WriteFile(dst, bytes.TrimRight(b, "\x00"), 0o600); err != nil {
+			return err
+		}
+		return os.Truncate(dst, int64(len(b)))
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return to
 }
 
 // A write that was torn by the crash was never acknowledged. The log opens with
@@ -249,15 +277,15 @@ func TestTornAppendIsNotThere(t *testing.T) {
 	size := writtenBytes(t, dir)
 	put(t, s.log, 1, 6)
 	crashed := copyDir(t, dir)
-	seg := segment(t, crashed)
-	b, err := os.ReadFile(seg)
+	f, err := os.OpenFile(segment(t, crashed), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := size + 5; i < writtenBytes(t, crashed); i++ {
-		b[i] = 0 // only the first bytes of the last append reached the disk
+	zeros := make([]byte, writtenBytes(t, crashed)-size-5) // only the first bytes of the last append reached the disk
+	if _, err := f.WriteAt(zeros, int64(size+5)); err != nil {
+		t.Fatal(err)
 	}
-	if err := os.WriteFile(seg, b, 0o600); err != nil {
+	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	r := testStores(t, crashed, logStoreWAL)
