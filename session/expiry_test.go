@@ -229,9 +229,9 @@ func TestExpiryIsTheObviousOne(t *testing.T) {
 	e := NewExpiry()
 	plain := map[ID]*liveness{}
 	now := time.Duration(0)
-	steps := 40_000
+	steps := 20_000
 	if testing.Short() {
-		steps = 10_000
+		steps = 5_000
 	}
 	for range steps {
 		now += time.Duration(rng.IntN(20)) * time.Millisecond

@@ -192,8 +192,7 @@ func (w *world) acked() uint64 {
 // apply is what the state machine does with one copy.
 func (w *world) apply(o offer) (told string) {
 	verdict, v := w.line.Check(o.seq)
-	switch verdict {
-	case Do:
+	if verdict == Do {
 		effect := fmt.Sprint("done ", o.seq)
 		if o.skip {
 			effect = fmt.Sprint("skipped ", o.seq)
@@ -201,7 +200,8 @@ func (w *world) apply(o offer) (told string) {
 		w.applied = append(w.applied, effect)
 		w.line.Record(o.seq, answer(effect), true)
 		told = effect
-	case Repeat:
+	}
+	if verdict == Repeat {
 		told = string(v.(answer))
 	}
 	w.line.Ack(o.ack)

@@ -185,6 +185,43 @@ func TestPathsCountAgainstTheBytesToo(t *testing.T) {
 	}
 }
 
+// The two bounds meet: what the count has dropped must not confuse the bytes.
+func TestBytesAreCountedFromTheOldestKept(t *testing.T) {
+	h := NewHistory(100, 20_000)
+	for z := zxid.ID(1); z <= 2000; z++ {
+		h.Append(tx(z, "changed /a"))
+	}
+	for z := zxid.ID(2001); z <= 2100; z++ {
+		c := tx(z, "changed /a")
+		c[0].Data = make([]byte, 1000)
+		h.Append(c)
+	}
+	if h.Len() != 100 || h.Floor() != 2000 || h.Bytes() > 20_000 || h.Bytes() < 19_000 {
+		t.Errorf("%d changes above %d, %d bytes", h.Len(), h.Floor(), h.Bytes())
+	}
+}
+
+// What is dropped is not held: its path and data are free.
+func TestDroppedChangesAreNotHeld(t *testing.T) {
+	h := NewHistory(10, 1<<20)
+	for z := zxid.ID(1); z <= 600; z++ {
+		c := tx(z, "changed /a")
+		c[0].Data = make([]byte, 10)
+		h.Append(c)
+		held := 0
+		for _, b := range append([]*block{h.spare}, h.blocks...) {
+			for i := 0; b != nil && i < blockSize; i++ {
+				if b[i].change.Path != "" || b[i].change.Data != nil {
+					held++
+				}
+			}
+		}
+		if held != h.Len() {
+			t.Fatalf("after %d: %d changes are held, %d are kept", z, held, h.Len())
+		}
+	}
+}
+
 // When the state is replaced, nobody may resume from before.
 func TestResetForgetsEverything(t *testing.T) {
 	h := NewHistory(100, 1<<20)

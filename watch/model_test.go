@@ -62,10 +62,10 @@ func (p *plainTable) add(w plainWatch) bool {
 		return true
 	}
 	kinds := []Kind{w.kind}
-	switch w.kind {
-	case Persistent:
+	if w.kind == Persistent {
 		kinds = []Kind{Node, Children}
-	case OneShotExists:
+	}
+	if w.kind == OneShotExists {
 		kinds = []Kind{OneShotData}
 	}
 	added := false
@@ -172,15 +172,8 @@ func (b *both) step() {
 
 func mergedMatch(have Kind, asked []Kind) bool {
 	for _, k := range asked {
-		switch k {
-		case Persistent:
-			if have == Node || have == Children {
-				return true
-			}
-		case OneShotExists:
-			k = OneShotData
-		}
-		if have == k {
+		if have == k || have == OneShotData && k == OneShotExists ||
+			k == Persistent && (have == Node || have == Children) {
 			return true
 		}
 	}

@@ -97,8 +97,12 @@ func TestEachKindSeesWhatItShould(t *testing.T) {
 				t.Errorf("%s watch on /a/b, %s: %q, want %q", k, c, g, line)
 			}
 			ch := change(c)
-			if m := Match(k, "/a/b", &ch); len(m) > 1 || fmt.Sprint(m) != strings.TrimSpace("["+want[k][c]+"]") {
-				t.Errorf("Match(%s, /a/b, %s) = %v, want %q", k, c, m, want[k][c])
+			matched := ""
+			for _, typ := range Match(k, "/a/b", &ch) {
+				matched += typ.String()
+			}
+			if matched != want[k][c] {
+				t.Errorf("Match(%s, /a/b, %s) = %q, want %q", k, c, matched, want[k][c])
 			}
 		}
 	}
