@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -55,6 +56,9 @@ type batcher struct {
 	wake nudge // the queue is not empty
 	room nudge // the queue has room again
 	done chan struct{}
+	// aloft counts the entries under way. The slots do not tell: one is held
+	// while the queue is empty.
+	aloft atomic.Int32
 
 	mu    sync.Mutex // guards what follows
 	queue []queued
@@ -210,6 +214,7 @@ func (b *batcher) fly(ctx context.Context, flying chan<- inFlight, slots chan st
 			settleAll(batch, errReignOver)
 			return
 		}
+		b.aloft.Add(1)
 		entry := b.seal(batch)
 		flying <- inFlight{b.raft.Apply(entry, 0), batch, time.Now()}
 	}
@@ -233,6 +238,7 @@ func (b *batcher) seal(batch []queued) []byte {
 // the number lines sort it out.
 func (b *batcher) land(f inFlight, slots <-chan struct{}) error {
 	err := f.future.Error()
+	aloft := b.aloft.Add(-1)
 	<-slots
 	if err == nil {
 		if refused, ok := f.future.Response().(error); ok {
@@ -247,7 +253,7 @@ func (b *batcher) land(f inFlight, slots <-chan struct{}) error {
 		b.took(time.Since(f.sealed))
 	}
 	settleAll(f.batch, nil)
-	if b.idle() && len(slots) == 0 {
+	if aloft == 0 && b.idle() {
 		b.applied(f.future.Index())
 	}
 	return nil

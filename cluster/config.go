@@ -71,7 +71,7 @@ type Config struct {
 	// a cluster whose tokens must not come again; 0.
 	MinEpoch uint32
 	// DiskReserve is the room on the disk below which no writes are taken; 64 MiB.
-	// It is kept in a preallocated file.
+	// It is kept in a preallocated file. Negative: no reserve, and no watch.
 	DiskReserve int64
 
 	// TLS secures the peer port. The zero value is plain text.
@@ -93,8 +93,20 @@ type Config struct {
 	// Net replaces the network, Clock the time, for tests.
 	Net   Net
 	Clock Clock
-	// faults stands between Raft and the network in tests of this package.
-	faults transportFaults
+	// faults are for tests of this package.
+	faults testFaults
+}
+
+// testFaults disturb a node where the network cannot. The zero value does not.
+type testFaults struct {
+	// transport stands between Raft and the network.
+	transport transportFaults
+	// forward may repeat or drop commands that are offered to a leader.
+	forward func(cmds [][]byte) [][]byte
+	// report may lose a report before or after it was sent.
+	report func(sent bool) error
+	// apply is called before a log entry is applied.
+	apply func(index uint64)
 }
 
 // PeerTLS has the two sides of mutual TLS between servers. Both or none is set.
@@ -278,9 +290,6 @@ func (c Config) validateSizes() error {
 	}
 	if c.SnapshotLogSize < 1<<20 {
 		return fmt.Errorf("raft snapshot log size %d is too small (want at least 1 MiB)", c.SnapshotLogSize)
-	}
-	if c.DiskReserve < 0 {
-		return fmt.Errorf("disk reserve %d is negative", c.DiskReserve)
 	}
 	return nil
 }

@@ -66,6 +66,9 @@ func (n *Node) offerTo(ctx context.Context, leader serverID, term uint64) error 
 			return errDeposed
 		}
 		for cmds := n.fwd.take(); len(cmds) > 0; cmds = n.fwd.take() {
+			if f := n.cfg.faults.forward; f != nil {
+				cmds = f(cmds)
+			}
 			if err := o.send(cmds); err != nil {
 				return err
 			}

@@ -78,6 +78,9 @@ var _ raft.ConfigurationStore = stateMachine{}
 
 // Apply implements raft.FSM.
 func (s stateMachine) Apply(l *raft.Log) any {
+	if f := s.node.cfg.faults.apply; f != nil {
+		f(l.Index)
+	}
 	start := time.Now()
 	out := s.RaftFSM.Apply(l)
 	if f := s.node.cfg.Timings.Apply; f != nil {

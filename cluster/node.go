@@ -117,7 +117,7 @@ func (n *Node) makeParts() {
 	n.trims = newTrims()
 	n.reporter = newReporter(n)
 	n.form = &formation{node: n}
-	n.disk = newDiskRoom(n.cfg.DataDir, n.cfg.DiskReserve)
+	n.disk = newDiskRoom(n.cfg.DataDir, max(n.cfg.DiskReserve, 0))
 	n.snapshots = newSnapshots(n)
 	n.peers = newPeers(func(ctx context.Context, target string) (net.Conn, error) { return n.net.dialRPC(ctx, target) })
 }

@@ -85,10 +85,18 @@ func (r *reporter) reportOnce(ctx context.Context, link *leaderDialogue[peerpb.R
 func (r *reporter) send(ctx context.Context, link *leaderDialogue[peerpb.ReportRequest, peerpb.ReportReply],
 	leader serverID, req *peerpb.ReportRequest,
 ) (*peerpb.ReportReply, error) {
-	if leader == r.node.id {
-		return r.node.handleReport(ctx, r.node.id, req), nil
+	lose := r.node.cfg.faults.report
+	if lose == nil {
+		lose = func(bool) error { return nil }
 	}
-	return link.ask(ctx, leader, req)
+	if err := lose(false); err != nil {
+		return nil, err
+	}
+	if leader == r.node.id {
+		return r.node.handleReport(ctx, r.node.id, req), lose(true)
+	}
+	rep, err := link.ask(ctx, leader, req)
+	return rep, errors.Join(err, lose(true))
 }
 
 func (r *reporter) request(term uint64, heard []reported) *peerpb.ReportRequest {

@@ -79,7 +79,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	}
 	n.net = newPeerNet(n.peerNetConfig())
 	n.transport = newTransport(transportConfig{
-		net: n.net, log: raftLog, store: n.stores.log, fail: n.fatal, faults: n.cfg.faults,
+		net: n.net, log: raftLog, store: n.stores.log, fail: n.fatal, faults: n.cfg.faults.transport,
 	})
 	n.notifier = newCommitNotifier(n.transport, n.id)
 	r, err := raft.NewRaft(conf, stateMachine{n.machine.Raft(), n}, n.stores.log, n.stores.stable, n.stores.snaps, n.transport)

@@ -71,7 +71,7 @@ func (n *Node) startTransfer(r *raft.Raft, to string) (raft.Future, error) {
 	}
 	for _, s := range n.members() {
 		if id := serverID(s.ID); id.name() == to && s.Suffrage == raft.Voter {
-			if !n.inContact(id) {
+			if reign := n.reign.Load(); reign != nil && n.settledIn(reign) && !n.inContact(id) {
 				return nil, fmt.Errorf("%w: %s is not in contact", ErrRefused, to)
 			}
 			return r.LeadershipTransferToServer(s.ID, s.Address), nil
