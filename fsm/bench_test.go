@@ -44,7 +44,9 @@ func benchMachine(b *testing.B, sessions, nodes int) (*Machine, []*client) {
 	}
 	r.done(clients[0].write(create("/bench")))
 	for i := range nodes {
-		r.done(clients[0].write(create(fmt.Sprintf("/bench/node-%06d", i))))
+		w := clients[0].write(create(fmt.Sprintf("/bench/node-%06d", i)))
+		w.Ack = w.Seq - 1
+		r.done(w)
 		if i%1000 == 0 {
 			r.hook.reset()
 		}
