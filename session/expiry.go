@@ -166,9 +166,9 @@ const (
 	Dropped Count = iota
 	// Counted: it may be answered after the term round.
 	Counted
-	// CountedSuspect: as Counted, but a suspicion is in the log. It is not
-	// answered; the caller proposes the removal of the suspicion and, when that
-	// was applied and [Expiry.SetSuspect] called, reports the same sign again.
+	// CountedSuspect: as Counted, but a suspicion is in the log. The caller
+	// proposes its removal; when that was applied and [Expiry.SetSuspect] called,
+	// the sign may be answered after the term round.
 	CountedSuspect
 )
 

@@ -209,7 +209,7 @@ func takeBack(m moment) moment {
 	e := m.book.expiry()
 	e.SetSuspect(1, false)
 	m.book = knownOf(e)
-	if !m.book.proposed && m.undo.fromG == m.atG {
+	if m.undo.fromG == m.atG { // also if an expiry is proposed by now: it counted from this sign
 		m.ans = max(m.ans, m.undo.heard)
 	}
 	m.mark, m.undo = false, flying{}
