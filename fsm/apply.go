@@ -51,7 +51,9 @@ func (m *Machine) applyEntry(at position, data []byte) error {
 		if n, last, err = m.decodeChunk(&b); err != nil {
 			return err
 		}
-		if err := m.applyChunk(n, b.clock, first, last); err != nil {
+		err = m.applyChunk(n, b.clock, first, last)
+		m.release(n)
+		if err != nil {
 			return err
 		}
 		m.wake()
@@ -75,6 +77,14 @@ func (m *Machine) decodeChunk(b *batch) (n int, last bool, err error) {
 		}
 	}
 	return n, len(b.r.b) == 0, nil
+}
+
+// release lets go of the entry: what was decoded points into it, and a decoder
+// that is not used for a while would pin it.
+func (m *Machine) release(n int) {
+	for i := range m.decoded[:n] {
+		clear(m.decoded[i].ops)
+	}
 }
 
 // applyChunk applies the first n decoded commands under one hold of the lock.

@@ -6,8 +6,16 @@ import (
 )
 
 // write changes the tree, on behalf of a session or of a caller without one.
+// What is refused for who asks, or by its request id, never becomes a
+// transaction and takes no id.
 func (m *Machine) write(c *Command) *Result {
-	if c.Line.Session == 0 && c.Write.RequestID != "" {
+	if c.Line.Session != 0 {
+		return m.transact(c)
+	}
+	if err := checkIdentities(c.Write.Identities); err != nil {
+		return newResult(c, StatusDone, err)
+	}
+	if c.Write.RequestID != "" {
 		return m.request(c)
 	}
 	return m.transact(c)

@@ -151,6 +151,10 @@ func TestValidateLetsThroughWhatAServerMayForward(t *testing.T) {
 			t.Errorf("%s: %v", c.Kind, err)
 		}
 	}
+	odd := &Command{Kind: CmdSkip, Line: LineRef{Session: 1, Generation: 1}, Seq: 1, Code: 999}
+	if err := Validate(AppendCommand(nil, odd)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("skip with an unknown code: %v", err)
+	}
 	wrong := &Command{Kind: CmdOpen, Line: LineRef{Session: 1, Generation: 1}, Seq: 1, Open: openOf(1)}
 	if err := Validate(AppendCommand(nil, wrong)); !errors.Is(err, ErrMalformed) {
 		t.Errorf("open on a session's line: %v", err)

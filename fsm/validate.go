@@ -21,6 +21,9 @@ func Validate(b []byte) error {
 	if err := checkLine(&d.Command); err != nil {
 		return err
 	}
+	if d.Kind == CmdSkip && !d.Code.known() {
+		return fmt.Errorf("skip with unknown code %d: %w", d.Code, ErrMalformed)
+	}
 	return checkCaller(&d.Command)
 }
 

@@ -3,6 +3,7 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -163,6 +164,8 @@ func TestRequestIDEnds(t *testing.T) {
 	if n := r.m.state.Sessions.RequestCount(); n != 0 {
 		t.Fatalf("%d ids kept past their end", n)
 	}
+	many := Write{Ops: []znode.Op{create("/b")}, Identities: make([]session.Identity, MaxIdentities+1)}
+	r.refused(r.sessionless(many), ErrTooLarge)
 	r.refused(r.sessionless(requestWrite("far", r.clock+MaxRequestValidity.Milliseconds()+1, create("/b"))), znode.ErrBadArguments)
 	r.refused(r.sessionless(requestWrite(strings.Repeat("i", MaxNameBytes+1), end, create("/b"))), ErrTooLarge)
 }
@@ -257,6 +260,36 @@ func TestNothingOfTheEntryIsKept(t *testing.T) {
 	if string(before) != string(r.snapshot()) {
 		t.Fatal("the state changed with the bytes of the entry")
 	}
+}
+
+// A decoder that is not used for a while must not hold on to an old entry.
+func TestAnAppliedEntryIsLetGo(t *testing.T) {
+	r := newRig(t)
+	c := r.open(1)
+	r.done(c.write(create("/a")))
+	gone := make(chan struct{})
+	func() {
+		var cmds []*Command
+		for range 2 * chunkSize {
+			cmds = append(cmds, c.write(set("/a", "some data")))
+		}
+		data := encodeEntry(r.clock, cmds...)
+		runtime.AddCleanup(&data[0], func(ch chan struct{}) { close(ch) }, gone)
+		r.index++
+		if err := r.m.ApplyEntry(r.index, r.term, data); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	waitFor(t, func() bool {
+		runtime.GC()
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	})
+	runtime.KeepAlive(r)
 }
 
 func TestBoundariesPassWithoutPause(t *testing.T) {
