@@ -82,7 +82,7 @@ func (b *beats) beat(s *Server, req *coordpb.HeartbeatRequest) {
 		b.answer(id, number, err)
 		return
 	}
-	s.node.Beat(id, req.GetConnection(), func(err error) { b.answer(id, number, err) })
+	s.node.Beat(id, max(req.GetConnection(), 1), func(err error) { b.answer(id, number, err) })
 }
 
 // answer queues the answer to a heartbeat. One that a later heartbeat has

@@ -148,6 +148,11 @@ func (s *Server) attachSession(ctx context.Context, c *conn, h *coordpb.Hello, w
 	}
 	info, err := s.bind(ctx, c, s.attachCommand(c, id, secret, h.GetConnection(), timeout))
 	if err != nil {
+		s.machine.View(func(v *fsm.View) {
+			if v.Sessions.Gone(id) != nil {
+				err = goneError(v.Sessions, id)
+			}
+		})
 		return err
 	}
 	if info.Elsewhere {
@@ -226,12 +231,32 @@ func (s *Server) mayAttach(id session.ID, secret session.Secret) (err error) {
 		have := v.Sessions.Get(id)
 		switch {
 		case have == nil:
-			err = fmt.Errorf("session %s: %w", id, v.Sessions.Gone(id))
+			err = goneError(v.Sessions, id)
 		case !sameSecret(secret[:], have.Secret):
 			err = fmt.Errorf("session %s: %w", id, session.ErrWrongSecret)
 		}
 	})
 	return err
+}
+
+// endedError tells a client that its session has ended, and which of its writes
+// were certainly not done: those from next on.
+type endedError struct {
+	err  error // session.ErrExpired, ErrClosed or ErrUnknown
+	id   session.ID
+	next uint64 // 0: not known
+}
+
+func (e *endedError) Error() string { return fmt.Sprintf("session %s: %v", e.id, e.err) }
+
+func (e *endedError) Unwrap() error { return e.err }
+
+func goneError(t *session.Table, id session.ID) error {
+	e := &endedError{err: t.Gone(id), id: id}
+	if ended, ok := t.EndedSession(id); ok {
+		e.next = ended.Next
+	}
+	return e
 }
 
 func sameSecret(a []byte, b session.Secret) bool { return subtle.ConstantTimeCompare(a, b[:]) == 1 }

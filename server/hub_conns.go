@@ -62,7 +62,7 @@ func (h *hub) beat(id session.ID, secret []byte, gen uint64, now int64, silence 
 		return errForeign
 	case !sameSecret(secret, o.secret):
 		return session.ErrWrongSecret
-	case gen != o.gen:
+	case max(gen, 1) != o.gen: // a client may leave out that its connection is the first
 		return session.ErrMoved
 	}
 	if last := o.beat.Swap(now); last != 0 {

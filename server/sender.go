@@ -143,7 +143,7 @@ func recycle[T any](list []*T) []*T {
 }
 
 func (s *sender) goodbye(e *coordpb.Error) error {
-	return s.out.Send(&coordpb.SessionReply{Goodbye: &coordpb.Goodbye{Error: e}})
+	return s.out.Send(&coordpb.SessionReply{Goodbye: &coordpb.Goodbye{Error: e}, Zxid: s.c.lastSent.Load()})
 }
 
 // readable finds out for which events the client may see the data it asked

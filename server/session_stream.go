@@ -52,7 +52,7 @@ func (cs coordService) Session(stream grpc.BidiStreamingServer[coordpb.SessionRe
 	case o := <-opened:
 		hello.Stop()
 		if o.err != nil {
-			return o.end(stream)
+			return o.end(s.cfg.Cluster.Name, stream)
 		}
 		return s.serve(ctx, o, stream)
 	case <-ctx.Done():
@@ -83,12 +83,15 @@ type opening struct {
 }
 
 // end tells a client why it was not let in.
-func (o opening) end(out sink) error {
-	e := wireError(o.err)
-	w := &coordpb.Welcome{Error: e}
+func (o opening) end(server string, out sink) error {
+	w := &coordpb.Welcome{Error: wireError(o.err), Server: server}
 	var held *session.IdentityError
 	if errors.As(o.err, &held) {
 		w.Current = uint64(held.Current)
+	}
+	var ended *endedError
+	if errors.As(o.err, &ended) {
+		w.NextSeq = ended.next
 	}
 	return out.Send(&coordpb.SessionReply{Welcome: w})
 }

@@ -28,21 +28,21 @@ func (c *conn) write(r *coordpb.Request, start int64) error {
 	cmd := fsm.Command{Line: c.line, Seq: r.GetSeq(), Ack: c.acked.Load()}
 	op := c.command(&cmd, r)
 	var w cluster.Waiter
-	if r.GetSeq() > c.top {
+	if r.GetSeq() > c.top || r.GetSkip() == nil {
 		w = c
-		c.top = r.GetSeq()
 		c.unsent.Add(1)
 		c.mu.Lock()
 		c.stamps = append(c.stamps, stamp{r.GetSeq(), start, op})
 		c.mu.Unlock()
 	} // else it withdraws a write of this stream, whose waiter hears the answer
+	c.top = max(c.top, r.GetSeq())
 	c.ackTold.Store(cmd.Ack)
 	c.s.node.Submit(c.line, r.GetSeq(), fsm.AppendCommand(make([]byte, 0, sizeHint(&cmd)), &cmd), w)
 	return nil
 }
 
 // checkSeq refuses numbers that break the line: a new one follows the one
-// before, and an old one comes again only on a new stream, or as a Skip.
+// before. An old one may come again, to be answered again or to be withdrawn.
 func (c *conn) checkSeq(r *coordpb.Request) error {
 	seq := r.GetSeq()
 	switch {
@@ -52,8 +52,6 @@ func (c *conn) checkSeq(r *coordpb.Request) error {
 		return malformed("a write has a number and no id, not number %d and id %d", seq, r.GetId())
 	case seq > max(c.top+1, c.nextSeq):
 		return malformed("write %d comes behind %d", seq, max(c.top, c.nextSeq-1))
-	case seq <= c.top && r.GetSkip() == nil:
-		return malformed("write %d was sent on this stream before", seq)
 	}
 	return nil
 }
