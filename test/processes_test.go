@@ -21,23 +21,17 @@ import (
 	"github.com/coordd/coord/api/coordpb"
 )
 
-// binDir holds the programs under test, built once for the whole run.
-var binDir = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "coord-test-bin-")
-	if err != nil {
-		return "", err
-	}
-	build := exec.Command("go", "build", "-o", dir, "github.com/coordd/coord/cmd/coordd", "github.com/coordd/coord/cmd/coordctl")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return dir, nil
-})
+// builds makes each program under test once for the whole run.
+var builds = struct {
+	mu   sync.Mutex
+	dir  string // "" until something was built; TestMain removes it
+	done map[string]error
+}{done: map[string]error{}}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := binDir(); err == nil {
-		os.RemoveAll(dir)
+	if builds.dir != "" {
+		os.RemoveAll(builds.dir)
 	}
 	os.Exit(code)
 }
@@ -45,11 +39,30 @@ func TestMain(m *testing.M) {
 // program is the path of coordd or coordctl.
 func program(t testing.TB, name string) string {
 	t.Helper()
-	dir, err := binDir()
+	builds.mu.Lock()
+	defer builds.mu.Unlock()
+	err, tried := builds.done[name]
+	if !tried {
+		err = build(name)
+		builds.done[name] = err
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, name)
+	return filepath.Join(builds.dir, name)
+}
+
+func build(name string) (err error) {
+	if builds.dir == "" {
+		if builds.dir, err = os.MkdirTemp("", "coord-test-bin-"); err != nil {
+			return err
+		}
+	}
+	cmd := exec.Command("go", "build", "-o", builds.dir, "github.com/coordd/coord/cmd/"+name)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", name, err, out)
+	}
+	return nil
 }
 
 // processes is a cluster of real servers on loopback.
@@ -247,24 +260,33 @@ func (p *process) status() (*coordpb.StatusReply, error) {
 	return coordpb.NewAdminClient(conn).Status(ctx, &coordpb.StatusRequest{})
 }
 
-// waitReady waits until every running server is ready.
+// waitReady waits until every server of the list votes, and every running one
+// is ready.
 func (c *processes) waitReady(limit time.Duration) {
 	c.t.Helper()
 	for _, p := range c.nodes {
-		if !p.running() {
-			continue
+		if p.running() {
+			poll(c.t, limit, "ready "+p.name, p.ready)
 		}
-		poll(c.t, limit, "ready "+p.name, func() error {
-			st, err := p.status()
-			switch {
-			case err != nil:
-				return err
-			case !st.Ready:
-				return fmt.Errorf("not ready: %s %v", st.Waiting, st.Checks)
-			}
-			return nil
-		})
 	}
+}
+
+func (p *process) ready() error {
+	st, err := p.status()
+	switch {
+	case err != nil:
+		return err
+	case !st.Ready || !st.MembersFromLeader:
+		return fmt.Errorf("not ready: %s %v", st.Waiting, st.Checks)
+	case len(st.Members) != len(p.c.nodes):
+		return fmt.Errorf("%d members", len(st.Members))
+	}
+	for _, m := range st.Members {
+		if m.Role != coordpb.Member_ROLE_LEADER && m.Role != coordpb.Member_ROLE_VOTER {
+			return fmt.Errorf("%s is %s", m.Name, m.Role)
+		}
+	}
+	return nil
 }
 
 // leader waits for a server that leads and returns it.

@@ -110,14 +110,15 @@ func (d *devCluster) endpoints() []string {
 	return out
 }
 
-// waitReady waits until every server says it is ready.
+// waitReady waits until every server is ready and has a vote, so that from then
+// on any one of three may fail.
 func (d *devCluster) waitReady(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not ready after %s", limit))
 	defer cancel()
 	for _, n := range d.nodes {
 		for {
 			st, err := n.status(ctx)
-			if err == nil && st.Ready {
+			if err == nil && allVote(st, len(d.nodes)) {
 				break
 			}
 			select {
@@ -132,11 +133,26 @@ func (d *devCluster) waitReady(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
+func allVote(st *coordpb.StatusReply, servers int) bool {
+	votes := 0
+	for _, m := range st.Members {
+		if m.Role == coordpb.Member_ROLE_LEADER || m.Role == coordpb.Member_ROLE_VOTER {
+			votes++
+		}
+	}
+	return st.Ready && votes == servers
+}
+
 func why(st *coordpb.StatusReply, err error) string {
 	if err != nil {
 		return err.Error()
 	}
 	parts := []string{st.Waiting}
+	for _, m := range st.Members {
+		if m.Role == coordpb.Member_ROLE_JOINING || m.Role == coordpb.Member_ROLE_MISSING {
+			parts = append(parts, m.Name+" has no vote yet "+m.Detail)
+		}
+	}
 	for _, c := range st.Checks {
 		if !c.Ok {
 			parts = append(parts, c.Name+": "+c.Detail)

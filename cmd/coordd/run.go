@@ -162,7 +162,7 @@ func clusterConfig(c *Config, self cluster.Peer, peers []cluster.Peer, log *slog
 		SnapshotLogSize: int64(c.Raft.SnapshotLogSize),
 		LogStore:        c.Raft.LogStore,
 		SessionMin:      c.Session.Min,
-		Logger:          log.With("node", self.Name),
+		Logger:          log,
 	}
 }
 
