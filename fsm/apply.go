@@ -156,8 +156,9 @@ func (m *Machine) judge(c *Command) *Result {
 		return m.onSessionLine(c)
 	case lineServer:
 		return m.onServerLine(c)
+	default:
+		return m.do(c)
 	}
-	return m.do(c)
 }
 
 // do executes a command whose turn it is.

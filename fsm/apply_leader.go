@@ -48,6 +48,7 @@ func (m *Machine) boot(c *Command) *Result {
 		return newResult(c, StatusRepeat, nil)
 	case session.BootStale:
 		return newResult(c, StatusOldBoot, ErrOutdated)
+	case session.Booted:
 	}
 	return newResult(c, StatusDone, nil)
 }

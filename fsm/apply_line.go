@@ -69,8 +69,9 @@ func past(c *Command, verdict session.Verdict, v session.Value) *Result {
 		return newResult(c, StatusGap, ErrGap)
 	case session.Acknowledged:
 		return newResult(c, StatusAcknowledged, session.ErrAcknowledged)
+	default: // Forgotten; Do is no past
+		return newResult(c, StatusRepeat, session.ErrUnknownOutcome)
 	}
-	return newResult(c, StatusRepeat, session.ErrUnknownOutcome)
 }
 
 // gone answers a command of a session that is not open. "Expired" reads as "not

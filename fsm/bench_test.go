@@ -56,8 +56,10 @@ func benchMachine(b *testing.B, sessions, nodes int) (*Machine, []*client) {
 }
 
 func BenchmarkDecodeCommand(b *testing.B) {
-	c := &Command{Kind: CmdWrite, Line: LineRef{Session: 0x700000001, Generation: 1}, Seq: 1000, Ack: 990,
-		Write: &Write{Ops: []znode.Op{{Kind: znode.OpSet, Path: "/bench/node-000001", Data: make([]byte, 100), Version: znode.AnyVersion}}}}
+	c := &Command{
+		Kind: CmdWrite, Line: LineRef{Session: 0x700000001, Generation: 1}, Seq: 1000, Ack: 990,
+		Write: &Write{Ops: []znode.Op{{Kind: znode.OpSet, Path: "/bench/node-000001", Data: make([]byte, 100), Version: znode.AnyVersion}}},
+	}
 	cmd := AppendCommand(nil, c)
 	var d decoder
 	b.ReportAllocs()
@@ -69,8 +71,10 @@ func BenchmarkDecodeCommand(b *testing.B) {
 }
 
 func BenchmarkAppendCommand(b *testing.B) {
-	c := &Command{Kind: CmdWrite, Line: LineRef{Session: 0x700000001, Generation: 1}, Seq: 1000, Ack: 990,
-		Write: &Write{Ops: []znode.Op{{Kind: znode.OpSet, Path: "/bench/node-000001", Data: make([]byte, 100), Version: znode.AnyVersion}}}}
+	c := &Command{
+		Kind: CmdWrite, Line: LineRef{Session: 0x700000001, Generation: 1}, Seq: 1000, Ack: 990,
+		Write: &Write{Ops: []znode.Op{{Kind: znode.OpSet, Path: "/bench/node-000001", Data: make([]byte, 100), Version: znode.AnyVersion}}},
+	}
 	var cmd []byte
 	b.ReportAllocs()
 	for b.Loop() {

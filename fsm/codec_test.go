@@ -38,7 +38,8 @@ func sampleCommands() []*Command {
 		{Kind: CmdOpen, Line: onServer, Seq: 1, Ack: 3, Attempt: 1<<32 - 1, Open: open},
 		{Kind: CmdAttach, Line: onServer, Seq: 2, Attach: &Attach{
 			Session: 8, Secret: session.Secret{1}, Connection: 4, Expect: 2, Nonce: session.Nonce{9}, Timeout: time.Second,
-			Server: "n2~1", Boot: 2, Address: "[::1]:1", Protocol: session.ZooKeeper, Identities: ids}},
+			Server: "n2~1", Boot: 2, Address: "[::1]:1", Protocol: session.ZooKeeper, Identities: ids,
+		}},
 		{Kind: CmdClose, Line: onSession, Seq: 1 << 40},
 		{Kind: CmdWrite, Line: onSession, Seq: 3, Write: &Write{Ops: ops[2:3]}},
 		{Kind: CmdWrite, Line: onServer, Seq: 4, Write: &Write{Multi: true, Ops: ops, RequestID: "r", ValidUntil: 1e12, Identities: ids, Trusted: true}},
@@ -298,11 +299,14 @@ func TestEveryErrorHasItsCodeAndBack(t *testing.T) {
 }
 
 func sampleResults() []*Result {
-	stat := znode.Stat{Czxid: 1, Mzxid: 2, Pzxid: 3, Ctime: -4, Mtime: 5, Version: 1 << 40, Cversion: 7, Aversion: 8,
-		EphemeralOwner: 9, DataLength: 10, NumChildren: 11, Kind: znode.TTL, TTL: time.Second}
+	stat := znode.Stat{
+		Czxid: 1, Mzxid: 2, Pzxid: 3, Ctime: -4, Mtime: 5, Version: 1 << 40, Cversion: 7, Aversion: 8,
+		EphemeralOwner: 9, DataLength: 10, NumChildren: 11, Kind: znode.TTL, TTL: time.Second,
+	}
 	return []*Result{
 		{Kind: CmdWrite, Zxid: 77, ValidUntil: 5, Deduplicated: true, Ops: []znode.OpResult{
-			{Kind: znode.OpCreate, Path: "/a", Stat: stat}, {Kind: znode.OpSet, Path: "/b", Err: znode.ErrRolledBack}}},
+			{Kind: znode.OpCreate, Path: "/a", Stat: stat}, {Kind: znode.OpSet, Path: "/b", Err: znode.ErrRolledBack},
+		}},
 		{Kind: CmdSkip, Err: ErrTooLarge},
 		{Kind: CmdWrite, Zxid: 1 << 62, Err: &znode.MultiError{Index: 3, Err: &znode.VersionError{Path: "/v", Have: 1, Want: -2, What: "czxid"}}},
 		{Kind: CmdWrite, Err: &znode.VersionError{Path: "/v", Have: 1, Want: 2, What: ""}},
@@ -342,8 +346,10 @@ func TestRememberedAnswersSayTheSameAfterASnapshot(t *testing.T) {
 
 func TestResultDigestSeesEveryField(t *testing.T) {
 	base := func() *Result {
-		return &Result{Kind: CmdWrite, Zxid: 1, Ops: []znode.OpResult{{Kind: znode.OpSet, Path: "/a", Stat: znode.Stat{Version: 1}}},
-			Session: &SessionInfo{ID: 1}}
+		return &Result{
+			Kind: CmdWrite, Zxid: 1, Ops: []znode.OpResult{{Kind: znode.OpSet, Path: "/a", Stat: znode.Stat{Version: 1}}},
+			Session: &SessionInfo{ID: 1},
+		}
 	}
 	digests := map[uint64]string{base().Digest(): "unchanged"}
 	for what, change := range map[string]func(r *Result){

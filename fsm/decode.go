@@ -122,6 +122,7 @@ func (d *decoder) body(r *reader) {
 		d.Feature = uint32(r.narrow(math.MaxUint32))
 	case CmdRemoveServer:
 		d.Server = r.string()
+	case CmdClose: // has no body
 	}
 }
 

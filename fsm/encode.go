@@ -62,8 +62,9 @@ func appendLine(dst []byte, l *LineRef) []byte {
 		dst = append(dst, serverLine)
 		dst = appendString(dst, l.Server)
 		return binary.AppendUvarint(dst, l.Boot)
+	default:
+		return append(dst, noLine)
 	}
-	return append(dst, noLine)
 }
 
 func appendBody(dst []byte, c *Command) []byte {
@@ -96,8 +97,9 @@ func appendBody(dst []byte, c *Command) []byte {
 		return binary.AppendUvarint(dst, uint64(c.Feature))
 	case CmdRemoveServer:
 		return appendString(dst, c.Server)
+	default: // Close has no body
+		return dst
 	}
-	return dst // Close has no body
 }
 
 func orEmpty[T any](p *T) *T {

@@ -3,7 +3,6 @@ package fsm
 import (
 	"testing"
 
-	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/znode"
 	"github.com/coordd/coord/zxid"
 )
@@ -176,7 +175,7 @@ func TestWhatTakesATransactionID(t *testing.T) {
 	takes("refused expiry", false, &Command{Kind: CmdExpire, Expire: &stale})
 	takes("reap", true, &Command{Kind: CmdReap, Term: r.term, Reap: []znode.Reap{{Path: "/none"}}})
 	takes("expiry", true, &Command{Kind: CmdExpire, Expire: watch})
-	other := session.ID(r.m.state.Sessions.ByOpenNonce(nonce(2)).ID)
+	other := r.m.state.Sessions.ByOpenNonce(nonce(2)).ID
 	takes("close", true, &Command{Kind: CmdClose, Line: LineRef{Session: other, Generation: 1}, Seq: 1})
 	takes("repeated close", false, &Command{Kind: CmdClose, Line: LineRef{Session: other, Generation: 1}, Seq: 1})
 	third := r.open(3)

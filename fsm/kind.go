@@ -80,8 +80,9 @@ func (k Kind) leaderOnly() bool {
 	switch k {
 	case CmdNewEpoch, CmdExpire, CmdSuspect, CmdUnsuspect, CmdReap, CmdFeature, CmdRemoveServer:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // lineWanted says on which number lines a kind may travel.
@@ -96,8 +97,9 @@ func (k Kind) lineWanted() lineKinds {
 	case CmdTrim, CmdKill, CmdReap, CmdFeature, CmdRemoveServer:
 		// Each is idempotent by itself, so a number is welcome but not needed.
 		return lineNone | lineServer
+	default:
+		return lineNone
 	}
-	return lineNone
 }
 
 // lineKinds is a set of kinds of number lines.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/znode"
 )
 
@@ -149,7 +148,7 @@ func TestLostReplyOfOpenThroughAnotherServer(t *testing.T) {
 	if again.Session.ID != c.info.ID || again.Session.Secret != c.info.Secret || !again.Session.Elsewhere {
 		t.Fatalf("%+v", again.Session)
 	}
-	if ended, ok := r.m.state.Sessions.EndedSession(session.ID(c.info.ID)); ok {
+	if ended, ok := r.m.state.Sessions.EndedSession(c.info.ID); ok {
 		t.Fatalf("ended: %+v", ended)
 	}
 }

@@ -135,7 +135,8 @@ func TestGenerationIsAskedBeforeTheNumber(t *testing.T) {
 	a := c.write(create("/a"))
 	r.done(a)
 	r.done(r.onServer(&Command{Kind: CmdAttach, Attach: &Attach{
-		Session: c.info.ID, Secret: c.info.Secret, Connection: 2, Server: testServer, Boot: testBoot}}))
+		Session: c.info.ID, Secret: c.info.Secret, Connection: 2, Server: testServer, Boot: testBoot,
+	}}))
 	a.Ack = 1
 	r.is(r.one(a), StatusMoved, session.ErrMoved)
 	if c.session().Line.Acked() != 0 {
@@ -210,8 +211,10 @@ func TestRepeatedCloseIsAnsweredAsTheFirst(t *testing.T) {
 func TestServerLineStartsAnewWithEachBoot(t *testing.T) {
 	r := newRig(t)
 	w := func(boot, seq uint64, path string) *Command {
-		return &Command{Kind: CmdWrite, Line: LineRef{Server: testServer, Boot: boot}, Seq: seq,
-			Write: &Write{Trusted: true, Ops: []znode.Op{create(path)}}}
+		return &Command{
+			Kind: CmdWrite, Line: LineRef{Server: testServer, Boot: boot}, Seq: seq,
+			Write: &Write{Trusted: true, Ops: []znode.Op{create(path)}},
+		}
 	}
 	r.done(w(testBoot, 1, "/a"))
 	r.is(r.one(w(testBoot, 1, "/a")), StatusRepeat, nil)

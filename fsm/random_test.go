@@ -43,7 +43,8 @@ func (c *chaos) entry() (index, term uint64, data []byte) {
 	var cmds []*Command
 	if c.m.EpochTerm() != c.term && c.rnd.Intn(3) > 0 {
 		cmds = append(cmds, &Command{Kind: CmdNewEpoch, Epoch: &NewEpoch{
-			Term: c.term, Clock: c.clock + c.rnd.Int63n(2000) - 1000, MinEpoch: 5, ClusterID: "chaos"}})
+			Term: c.term, Clock: c.clock + c.rnd.Int63n(2000) - 1000, MinEpoch: 5, ClusterID: "chaos",
+		}})
 	}
 	n := c.rnd.Intn(8)
 	if c.rnd.Intn(20) == 0 {

@@ -214,8 +214,10 @@ func TestIdentitiesBelongToTheGeneration(t *testing.T) {
 	c := r.open(1)
 	r.done(c.write(create("/a")))
 	alice := []session.Identity{{Scheme: "digest", ID: "alice:h"}}
-	own := znode.Op{Kind: znode.OpSetACL, Path: "/a", Version: znode.AnyVersion,
-		ACL: []znode.ACL{{Perms: znode.PermAll, Scheme: "digest", ID: "alice:h"}}}
+	own := znode.Op{
+		Kind: znode.OpSetACL, Path: "/a", Version: znode.AnyVersion,
+		ACL: []znode.ACL{{Perms: znode.PermAll, Scheme: "digest", ID: "alice:h"}},
+	}
 	r.done(c.write(own))
 	r.refused(c.write(set("/a", "1")), znode.ErrNoAuth)
 	r.done(c.next(&Command{Kind: CmdIdentities, Identities: alice}))
