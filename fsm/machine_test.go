@@ -239,6 +239,14 @@ func TestDigestNeverShowsAPartOfAnEntry(t *testing.T) {
 	}
 }
 
+func TestFinalAnswersNeedNoFurtherOffering(t *testing.T) {
+	for s := StatusDone; s <= StatusOldBoot; s++ {
+		if want := s != StatusGap && s != StatusAgain; s.Final() != want || s.String() == "status?" {
+			t.Errorf("%s: final %v", s, s.Final())
+		}
+	}
+}
+
 func TestKeptAnswersStayBoundedWhenTheClientAcks(t *testing.T) {
 	r := newRig(t)
 	c := r.open(1)

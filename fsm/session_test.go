@@ -289,21 +289,22 @@ func TestExpiryAppliesOnlyToWhatTheLeaderSaw(t *testing.T) {
 	expire := func(e *Expire) *Result { return r.one(&Command{Kind: CmdExpire, Expire: e}) }
 
 	// Anything that shows the client alive in between, even what changes nothing.
-	for what, sign := range map[string]*Command{
-		"write":  c.write(create("/b")),
-		"repeat": w,
-		"gap":    {Kind: CmdWrite, Line: c.line(), Seq: 99, Write: &Write{}},
-		"attach": r.onServer(&Command{Kind: CmdAttach, Attach: attachOf(c, 1)}),
-		"open":   r.onServer(&Command{Kind: CmdOpen, Open: openOf(1)}),
+	for _, sign := range []*Command{
+		c.write(create("/b")),
+		w, // a repeat
+		{Kind: CmdWrite, Line: c.line(), Seq: 99, Write: &Write{}},                                  // a gap
+		{Kind: CmdWrite, Line: LineRef{Session: c.info.ID, Generation: 9}, Seq: 3, Write: &Write{}}, // moved
+		r.onServer(&Command{Kind: CmdAttach, Attach: attachOf(c, 1)}),
+		r.onServer(&Command{Kind: CmdOpen, Open: openOf(1)}),
 	} {
 		e := seen()
-		r.one(sign)
+		res := r.one(sign)
+		if c.session().Touched != r.index {
+			t.Fatalf("%s, %s: touched %d at index %d", res.Kind, res.Status, c.session().Touched, r.index)
+		}
 		r.is(expire(e), StatusDone, ErrOutdated)
 		if c.session() == nil {
-			t.Fatalf("expired in spite of a %s", what)
-		}
-		if c.session().Touched != r.index-1 {
-			t.Fatalf("%s: touched %d at index %d", what, c.session().Touched, r.index-1)
+			t.Fatalf("expired in spite of %s, %s", res.Kind, res.Status)
 		}
 	}
 	e := seen()
