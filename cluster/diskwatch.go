@@ -56,14 +56,41 @@ func (w *diskWatch) do(op string, write func() error) error {
 	return nil
 }
 
+// stallSlices is how often the deadline of a write is looked at. A slice counts
+// only when this process was there to see it end, so a process that was itself
+// stopped for longer than the deadline does not take that for a slow disk: it
+// loses one slice.
+const stallSlices = 16
+
+// arm reports the write called op once it has run for the deadline.
 func (w *diskWatch) arm(op string) (stop func()) {
 	if w.deadline <= 0 {
 		return func() {}
 	}
-	t := time.AfterFunc(w.deadline, func() {
-		w.report(fmt.Errorf("%s: %w after %v", op, errDiskStalled, w.deadline))
+	slice := w.deadline / stallSlices
+	var mu sync.Mutex // guards left and t
+	var t *time.Timer
+	left := stallSlices // 0: the write has ended, or was reported
+	mu.Lock()
+	defer mu.Unlock()
+	t = time.AfterFunc(slice, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case left > 1:
+			left--
+			t.Reset(slice)
+		case left == 1:
+			left = 0
+			go w.report(fmt.Errorf("%s: %w after %v", op, errDiskStalled, w.deadline))
+		}
 	})
-	return func() { t.Stop() }
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		left = 0
+		t.Stop()
+	}
 }
 
 // report hands the first cause to fail. After close nothing is reported: a
