@@ -158,6 +158,37 @@ func TestHalfADiskIsRefused(t *testing.T) {
 	})
 }
 
+// Raft state without any identity was not made by this program, or all three
+// copies are lost.
+func TestStateOfNobodyIsRefused(t *testing.T) {
+	for name, make := range map[string]func(s *stores) error{
+		"term":    func(s *stores) error { return s.stable.SetUint64(keyCurrentTerm, 1) },
+		"entries": func(s *stores) error { return s.log.StoreLogs(entriesOf(1, 1)) },
+		"snapshot": func(s *stores) error {
+			writeSnapshot(t, s.snaps, &raft.SnapshotMeta{Index: 1, Term: 1}, "x")
+			return nil
+		},
+		"unreadable snapshot": func(s *stores) error { return os.Mkdir(filepath.Join(s.snaps.path, "1-1-1"), 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			cfg := testStoreConfig(t, dir, logStoreWAL)
+			lock, err := lockDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &stores{dir: dir, lock: lock, watch: newDiskWatch(0, cfg.fail)}
+			if err := errors.Join(s.openParts(cfg), make(s), s.close()); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, dir, logStoreWAL, stableFile)
+			if _, err := openStores(cfg); err == nil || !strings.Contains(err.Error(), "but there is Raft state") {
+				t.Errorf("refused with %v", err)
+			}
+		})
+	}
+}
+
 // refused opens dir, which must fail with a message that tells what to do and,
 // if part is not empty, names it.
 func refused(t *testing.T, dir string, kind logStoreKind, part string) {
