@@ -16,7 +16,7 @@ var ErrStop = errors.New("this replica must stop")
 
 // digestEvery bounds how many commands may be applied before the session table
 // adds up what was edited, so that a snapshot never has to do it for all.
-const digestEvery = 4096
+const digestEvery = 1024
 
 // maxKeptChanges is how long a list of changes is kept for the next command.
 const maxKeptChanges = 4096
@@ -79,11 +79,10 @@ func (m *Machine) decodeChunk(b *batch) (n int, last bool, err error) {
 	return n, len(b.r.b) == 0, nil
 }
 
-// release lets go of the entry: what was decoded points into it, and a decoder
-// that is not used for a while would pin it.
+// release lets go of the entry that the first n decoders point into.
 func (m *Machine) release(n int) {
 	for i := range m.decoded[:n] {
-		clear(m.decoded[i].ops)
+		m.decoded[i].release()
 	}
 }
 
@@ -103,8 +102,12 @@ func (m *Machine) applyChunk(n int, clock int64, first, last bool) error {
 			return m.fault
 		}
 	}
+	if m.fresh += n; m.fresh >= digestEvery {
+		m.state.Sessions.Digest()
+		m.fresh = 0
+	}
 	if last {
-		m.endEntry(n)
+		m.endEntry()
 	}
 	m.publish()
 	return nil
@@ -120,12 +123,8 @@ func (m *Machine) beginEntry(clock int64) {
 	m.state.Sessions.ForgetRequests(m.state.Clock)
 }
 
-func (m *Machine) endEntry(n int) {
+func (m *Machine) endEntry() {
 	m.state.Index, m.state.Term = m.now.index, m.now.term
-	if m.fresh += n; m.fresh >= digestEvery {
-		m.state.Sessions.Digest()
-		m.fresh = 0
-	}
 	m.hook.EntryDone(m.now.index, m.now.term, m.state.Zxid)
 }
 

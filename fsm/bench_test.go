@@ -70,6 +70,20 @@ func BenchmarkDecodeCommand(b *testing.B) {
 	}
 }
 
+func BenchmarkValidate(b *testing.B) {
+	c := &Command{
+		Kind: CmdWrite, Line: LineRef{Session: 0x700000001, Generation: 1}, Seq: 1000, Ack: 990,
+		Write: &Write{Ops: []znode.Op{{Kind: znode.OpSet, Path: "/bench/node-000001", Data: make([]byte, 100), Version: znode.AnyVersion}}},
+	}
+	cmd := AppendCommand(nil, c)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := Validate(cmd); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkAppendCommand(b *testing.B) {
 	c := &Command{
 		Kind: CmdWrite, Line: LineRef{Session: 0x700000001, Generation: 1}, Seq: 1000, Ack: 990,

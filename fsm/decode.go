@@ -50,6 +50,10 @@ func (d *decoder) decode(b []byte) error {
 	return r.done()
 }
 
+// release lets go of the bytes that were decoded: the data of ops points into
+// them, and a decoder that is not used for a while would pin them.
+func (d *decoder) release() { clear(d.ops) }
+
 func (d *decoder) header(r *reader) {
 	if v := r.byte(); r.err == nil && v != commandVersion {
 		r.fail("format version %d, this server knows %d", v, commandVersion)

@@ -23,8 +23,6 @@ const (
 // the old one. If it fails the old state stays, whole, and the error wraps
 // ErrBadSnapshot unless r itself failed.
 func (m *Machine) Restore(r io.Reader) error {
-	m.entry.Lock()
-	defer m.entry.Unlock()
 	v, err := readSnapshot(r, m.opts.FeatureLevel)
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -37,6 +35,8 @@ func (m *Machine) Restore(r io.Reader) error {
 }
 
 func (m *Machine) swap(v View) {
+	m.entry.Lock()
+	defer m.entry.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state = v

@@ -2,16 +2,23 @@ package fsm
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/coordd/coord/znode"
 )
+
+// validators are decoders between two uses: the leader validates every command
+// that other servers forward.
+var validators = sync.Pool{New: func() any { return new(decoder) }}
 
 // Validate reports whether a command may come to the leader from another
 // server: it decodes, travels on a line its kind may travel on, and is not one
 // that only the leader proposes. The leader calls it before the log; whatever
 // passes applies on every replica without an error of decoding.
 func Validate(b []byte) error {
-	var d decoder
+	d := validators.Get().(*decoder)
+	defer validators.Put(d)
+	defer d.release()
 	if err := d.decode(b); err != nil {
 		return err
 	}
