@@ -231,7 +231,7 @@ func (p *memPipe) read(b []byte) (int, error) {
 	defer p.mu.Unlock()
 	for {
 		switch {
-		case p.readErr != nil && p.readErr != io.EOF:
+		case p.readErr != nil && !errors.Is(p.readErr, io.EOF):
 			return 0, p.readErr
 		case p.readEnd.over:
 			return 0, os.ErrDeadlineExceeded
@@ -239,7 +239,7 @@ func (p *memPipe) read(b []byte) (int, error) {
 			n, _ := p.buf.Read(b)
 			p.changed.Broadcast()
 			return n, nil
-		case p.readErr == io.EOF && !p.cut:
+		case errors.Is(p.readErr, io.EOF) && !p.cut:
 			return 0, io.EOF
 		}
 		p.changed.Wait()
@@ -273,7 +273,7 @@ func (p *memPipe) write(b []byte) (int, error) {
 func (p *memPipe) close(readErr error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.readErr == nil || readErr != io.EOF {
+	if p.readErr == nil || !errors.Is(readErr, io.EOF) {
 		p.readErr = readErr
 	}
 	p.writeErr = net.ErrClosed

@@ -119,7 +119,7 @@ func plain(v any) any {
 		return string(v)
 	case error, fmt.Stringer:
 		return fmt.Sprint(v) // also safe for a nil pointer inside
-	case string, bool, int, int64, uint64, float64, time.Time:
+	case string, bool, int, int64, uint64, float64:
 		return v
 	default:
 		return fmt.Sprintf("%+v", v)

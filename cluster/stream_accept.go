@@ -95,7 +95,7 @@ func (n *peerNet) welcome(raw net.Conn) (*peerConn, error) {
 	h, err := readHello(conn)
 	if err != nil {
 		if errors.Is(err, errPeerVersion) || errors.Is(err, errBadServerID) || errors.Is(err, errBadClusterID) {
-			n.reply(conn, err)
+			_ = n.reply(conn, err) // the first error says more
 		}
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (n *peerNet) welcome(raw net.Conn) (*peerConn, error) {
 		err = n.keep(c)
 	}
 	if err != nil {
-		n.reply(conn, err)
+		_ = n.reply(conn, err) // the first error says more
 		return nil, err
 	}
 	if err := n.reply(conn, nil); err != nil {

@@ -93,7 +93,7 @@ func TestPeerConnectionsGoToTheirConsumers(t *testing.T) {
 			time.Sleep(time.Hour) // the deadlines of the handshake are gone
 			exchange(t, out, in)
 			_ = out.Close()
-			if _, err := in.Read(make([]byte, 1)); err != io.EOF {
+			if _, err := in.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Errorf("after a close: %v", err)
 			}
 			_ = in.Close()
@@ -224,7 +224,7 @@ func TestSilentConnectionsEndAndDoNotKeepOthersOut(t *testing.T) {
 		}
 		_ = good.Close()
 		for i, c := range open {
-			if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Errorf("silent connection %d: %v", i, err)
 			}
 			_ = c.Close()

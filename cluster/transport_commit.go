@@ -122,7 +122,6 @@ func (n *commitNotifier) tell(id raft.ServerID, m commitMark) (again bool) {
 	req := raft.AppendEntriesRequest{
 		RPCHeader:         n.header,
 		Term:              m.term,
-		Leader:            n.header.Addr,
 		PrevLogEntry:      m.index,
 		PrevLogTerm:       m.term,
 		LeaderCommitIndex: m.index,

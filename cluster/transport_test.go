@@ -476,7 +476,7 @@ func (c *testCluster) snapshotOf(n *testNode) (raft.InstallSnapshotRequest, []by
 	}
 	return raft.InstallSnapshotRequest{
 		RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte(n.id), Addr: []byte(n.id)},
-		SnapshotVersion: meta.Version, Term: n.raft.CurrentTerm(), Leader: []byte(n.id),
+		SnapshotVersion: meta.Version, Term: n.raft.CurrentTerm(),
 		LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: int64(len(body)),
 		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
 	}, body
@@ -632,7 +632,7 @@ func TestFollowerGoesOnWhenTheEntryBehindItsSnapshotIsReplaced(t *testing.T) {
 	if err := s.GetLog(90, &l); err != nil || l.Term != 3 || l.Index != 90 {
 		t.Errorf("the entry before the log is %+v, %v; want the end of the snapshot", l, err)
 	}
-	if err := s.GetLog(89, &l); err != raft.ErrLogNotFound {
+	if err := s.GetLog(89, &l); !isNotFound(err) {
 		t.Errorf("an entry inside of the snapshot: %v", err)
 	}
 	if s.holds(90, 3) {
@@ -711,7 +711,7 @@ func TestDialToAWrongIncarnationIsRefused(t *testing.T) {
 		}
 		_, err = n.net.raftStream().Dial(raft.ServerAddress(other), time.Second)
 		var refused *refusedError
-		if !errors.As(err, &refused) || refused.meaning != errWrongPeer {
+		if !errors.As(err, &refused) || !errors.Is(refused.meaning, errWrongPeer) {
 			t.Errorf("dial to another incarnation: %v", err)
 		}
 		if _, err := n.net.dialRPC(context.Background(), string(n.id)); err != nil {
