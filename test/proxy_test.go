@@ -1,6 +1,8 @@
 package test
 
 import (
+	"bufio"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -73,17 +75,10 @@ func (p *proxy) serve() {
 
 // pipe copies until either side ends, and then ends both.
 func (p *proxy) pipe(dst, src net.Conn, mute *atomic.Bool) {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := src.Read(buf)
-		if n > 0 && (mute == nil || !mute.Load()) {
-			if _, err := dst.Write(buf[:n]); err != nil {
-				break
-			}
-		}
-		if err != nil {
-			break
-		}
+	if mute == nil {
+		_, _ = io.Copy(dst, src)
+	} else {
+		_ = copyFrames(dst, src, mute)
 	}
 	p.mu.Lock()
 	delete(p.conns, src)
@@ -91,6 +86,28 @@ func (p *proxy) pipe(dst, src net.Conn, mute *atomic.Bool) {
 	p.mu.Unlock()
 	src.Close()
 	dst.Close()
+}
+
+// copyFrames copies the HTTP/2 frames of a server. While mute is set it drops
+// those that carry answers and lets the connection's own pass, so that clients
+// can connect and ask.
+func copyFrames(dst io.Writer, src io.Reader, mute *atomic.Bool) error {
+	const headerBytes, settings, ping, windowUpdate = 9, 4, 6, 8
+	r := bufio.NewReaderSize(src, 64<<10)
+	for {
+		header, err := r.Peek(headerBytes)
+		if err != nil {
+			return err
+		}
+		length := int64(header[0])<<16 | int64(header[1])<<8 | int64(header[2])
+		kind, to := header[3], dst
+		if mute.Load() && kind != settings && kind != ping && kind != windowUpdate {
+			to = io.Discard
+		}
+		if _, err := io.CopyN(to, r, headerBytes+length); err != nil {
+			return err
+		}
+	}
 }
 
 // cut breaks all connections that stand.
