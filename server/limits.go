@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 
+	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
 )
 
@@ -73,10 +74,10 @@ func (l Limits) Validate() error {
 		v, least int
 		most     int
 	}{
-		{settingNode, l.NodeBytes, 1, l.FrameBytes - 1024},
-		{settingPath, l.PathBytes, 16, l.FrameBytes - 1024},
 		{settingFrame, l.FrameBytes, 64 << 10, 64 << 20},
-		{settingOps, l.OpsPerMulti, 1, most},
+		{settingNode, l.NodeBytes, 1, min(l.FrameBytes-1024, fsm.MaxDataBytes)},
+		{settingPath, l.PathBytes, 16, min(l.FrameBytes-1024, fsm.MaxPathBytes)},
+		{settingOps, l.OpsPerMulti, 1, fsm.MaxOps},
 		{"limits.children_per_reply", l.ChildrenPerReply, 1, most},
 		{settingWatches, l.WatchesPerSession, 1, most},
 		{settingInFlight, l.RequestsInFlight, 1, session.MaxUnacked},

@@ -302,16 +302,22 @@ func (s *Server) stop(stopNode context.CancelFunc) {
 	for _, c := range s.hub.streams() {
 		c.end(fsm.ErrShuttingDown)
 	}
-	drained := make(chan struct{})
-	s.workers.Go(func() { s.streams.wait(); close(drained) })
-	select {
-	case <-drained:
-	case <-time.After(drainTime):
-	}
-	close(s.stopped)
+	within(drainTime, s.streams.wait)
+	close(s.stopped) // calls that are being served end now
+	within(drainTime, s.grpc.GracefulStop)
 	s.grpc.Stop()
 	s.stopHTTP()
 	s.workers.Wait()
+}
+
+// within waits for f for at most d. f goes on; what follows makes it end.
+func within(d time.Duration, f func()) {
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(d):
+	}
 }
 
 // sweepEvery is how often what waits is looked at.
