@@ -24,7 +24,7 @@ type adversary struct {
 }
 
 func TestAdversaryCannotBreakTheNumberLine(t *testing.T) {
-	rounds := 300
+	rounds := 150
 	if testing.Short() {
 		rounds = 50
 	}
