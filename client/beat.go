@@ -2,7 +2,7 @@ package client
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -160,22 +160,19 @@ func (s *Session) nextBeat(cn *conn) *coordpb.HeartbeatRequest {
 	}
 }
 
-// errLeft says that the session has left the connection that it beats for.
-var errLeft = errors.New("the session has moved")
-
 // counted moves the deadline: the heartbeat that was answered was counted by the
 // leader after it was sent here.
 func (s *Session) counted(cn *conn, m *coordpb.HeartbeatReply) error {
 	code := m.GetError().GetCode()
 	switch {
-	case gone(code):
-		s.refused(m.Error, 0)
-		return fromProto("heartbeat", "", cn.server, m.Error)
 	case failed(m.Error) && passing(code):
 		return nil // not counted; the next one may be
 	case failed(m.Error):
+		// Over, moved, or not here: an attach finds out. That the session is
+		// over is not taken from here, because answers to its last writes may
+		// still be on their way over the other connection.
 		signal(cn.move)
-		return errLeft
+		return fmt.Errorf("not counted: %w", sentinel(code))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

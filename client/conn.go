@@ -27,7 +27,8 @@ type conn struct {
 	busy  chan struct{} // cap 1: something was sent while the supervisor rested
 	move  chan struct{} // cap 1: go to another server
 	done  chan struct{} // closed when the stream has ended
-	heard atomic.Uint64 // messages received
+	heard atomic.Uint64 // useful messages received
+	ear   ear           // of maintain
 
 	// err and bye say why the stream has ended; valid when done is closed.
 	err error
@@ -198,7 +199,7 @@ func (s *Session) handle(cn *conn, m *coordpb.SessionReply) *coordpb.Error {
 	}
 	for _, r := range m.Replies {
 		if r.Seq == 0 {
-			s.registered(cn, r)
+			s.registered(cn, r, Zxid(newest(m)))
 		}
 	}
 	for _, e := range m.Events {

@@ -152,9 +152,6 @@ func (s *Session) endRound() (over bool) {
 	s.mu.Unlock()
 	switch {
 	case closing:
-		s.mu.Lock()
-		s.untold = true
-		s.mu.Unlock()
 		s.finish(ByClient, "", 0)
 		return true
 	case !established && (s.core.opts.failFast || hopelessAll):
@@ -194,8 +191,13 @@ func (f *finder) round(ctx context.Context, keep *conn) (cn *conn, over bool) {
 		f.s.note(e, began, err)
 		f.s.core.opts.log.Debug("server does not take the session", "peer", e, "err", err)
 		var r *refusal
-		if errors.As(err, &r) && f.s.judge(r) {
-			return nil, true
+		if errors.As(err, &r) {
+			if keep != nil && gone(r.proto.GetCode()) {
+				keep.lastWords(ctx)
+			}
+			if f.s.judge(r) {
+				return nil, true
+			}
 		}
 		if keep != nil && keep.lost() {
 			return nil, false
@@ -203,6 +205,21 @@ func (f *finder) round(ctx context.Context, keep *conn) (cn *conn, over bool) {
 	}
 	return nil, false
 }
+
+// lastWords gives a connection of a session that has ended elsewhere the time to
+// deliver the answers that are on their way, so that no write is in doubt for
+// nothing.
+func (cn *conn) lastWords(ctx context.Context) {
+	t := time.NewTimer(lastWordsWait)
+	defer t.Stop()
+	select {
+	case <-cn.done:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+const lastWordsWait = 250 * time.Millisecond
 
 // refusal is a Welcome with an error.
 type refusal struct {
@@ -314,7 +331,7 @@ func (f *finder) greet(ctx context.Context, l *link) (*conn, *refusal, error) {
 	if err = stream.Send(&coordpb.SessionRequest{Hello: hello}); err == nil || status.Code(err) == codes.Unknown {
 		var m *coordpb.SessionReply
 		if m, err = stream.Recv(); err == nil && waiting.Stop() {
-			return f.welcomed(streamCtx, newConn(s, l, stream, cancel), hello, sent, m)
+			return f.welcomed(streamCtx, newConn(s, l, stream, cancel), sent, m)
 		}
 	}
 	cancel()
@@ -364,7 +381,7 @@ func (s *Session) hello() (*coordpb.Hello, time.Duration) {
 }
 
 // welcomed judges the Welcome and puts the new connection to use.
-func (f *finder) welcomed(ctx context.Context, cn *conn, h *coordpb.Hello, sent time.Duration, m *coordpb.SessionReply) (*conn, *refusal, error) {
+func (f *finder) welcomed(ctx context.Context, cn *conn, sent time.Duration, m *coordpb.SessionReply) (*conn, *refusal, error) {
 	w := m.Welcome
 	if w == nil {
 		cn.cancel()
@@ -381,7 +398,7 @@ func (f *finder) welcomed(ctx context.Context, cn *conn, h *coordpb.Hello, sent 
 		cn.cancel()
 		return nil, nil, fmt.Errorf("%w: the server belongs to %s, the session to %s", ErrWrongCluster, w.ClusterId, own)
 	}
-	cn.server, cn.number = w.Server, h.Connection
+	cn.server, cn.number = w.Server, w.Connection
 	f.s.install(cn, w, sent)
 	f.s.core.saw(m.Zxid)
 	cn.start(ctx)

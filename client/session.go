@@ -44,7 +44,7 @@ type Session struct {
 	established bool
 	state       State
 	closing     bool
-	untold      bool          // the cluster could not be told of the close
+	told        bool          // the cluster itself said that it is over
 	end         *SessionError // not nil once it is over
 	failure     error         // why Dial fails, if it was never established
 	authLost    bool          // the newest answer refused our credentials

@@ -41,9 +41,9 @@ func (s *Session) Close(ctx context.Context) error {
 	if send {
 		s.awaitClose(ctx, c.done)
 	}
-	before := s.finish(ByClient, "", 0)
+	s.finish(ByClient, "", 0)
 	s.wg.Wait()
-	if !send || c.reply != nil || before && !s.untold {
+	if !send || c.reply != nil || s.told {
 		return nil
 	}
 	return &Error{Op: "close session", Err: ErrUnavailable, Tried: s.attempts(), Index: -1,
@@ -142,13 +142,13 @@ func (s *Session) endError(r Reason, detail string) *SessionError {
 
 // finish makes the session be over: it ends its context and all calls. A nextSeq
 // other than 0 is the first write number that the cluster has not applied, so
-// that the writes from there on are known not to be done. It reports whether
-// the session was over before.
-func (s *Session) finish(r Reason, detail string, nextSeq uint64) (before bool) {
+// that the writes from there on are known not to be done. A session that is
+// over already stays as it is.
+func (s *Session) finish(r Reason, detail string, nextSeq uint64) {
 	s.mu.Lock()
 	if s.end != nil {
 		s.mu.Unlock()
-		return true
+		return
 	}
 	s.end = s.endError(r, detail)
 	if s.closing && r != ByClient {
@@ -173,7 +173,6 @@ func (s *Session) finish(r Reason, detail string, nextSeq uint64) (before bool) 
 	if state == Expired {
 		s.core.opts.log.Warn("session ended", "session", s.end.ID.String(), "reason", string(r), "err", s.end)
 	}
-	return false
 }
 
 // endCalls ends every call and watch. mu is held.
@@ -219,6 +218,9 @@ func (s *Session) refused(e *coordpb.Error, nextSeq uint64) {
 	case coordpb.Code_CODE_UNKNOWN_SESSION:
 		reason = Restore
 	}
+	s.mu.Lock()
+	s.told = true
+	s.mu.Unlock()
 	s.finish(reason, e.GetMessage(), nextSeq)
 }
 

@@ -67,9 +67,10 @@ func (q *stateQueue) run() {
 	}
 }
 
-// setState records a state and queues it for the listener. mu is held.
+// setState records a state and queues it for the listener. Final states stay.
+// mu is held.
 func (s *Session) setState(st State) {
-	if s.state == st {
+	if s.state == st || s.state == Expired || s.state == Closed {
 		return
 	}
 	s.state = st

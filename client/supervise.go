@@ -14,7 +14,6 @@ func (s *Session) supervise(ctx context.Context, f *finder, cn *conn) (lost bool
 	tick := time.NewTicker(listenTick)
 	defer tick.Stop()
 	s.busy(cn)
-	ear := ear{heard: cn.heard.Load()}
 	for {
 		select {
 		case <-ctx.Done():
@@ -27,7 +26,7 @@ func (s *Session) supervise(ctx context.Context, f *finder, cn *conn) (lost bool
 			tick.Reset(listenTick)
 		case <-tick.C:
 			working := s.look(cn)
-			silent, answered := ear.listen(cn.heard.Load(), working)
+			silent, answered := cn.ear.listen(cn.heard.Load(), working)
 			if answered {
 				f.patience = hearPatience
 			}

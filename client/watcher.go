@@ -27,6 +27,7 @@ type watcher struct {
 	id    uint64 // of the present registration, 0 = none
 	live  bool   // it was answered
 	begun bool   // some registration was answered
+	after Zxid   // marks up to this one are older than replayed events
 	full  bool   // registration given up until the queue is empty
 	pos   Zxid
 	zxid  Zxid
@@ -79,10 +80,17 @@ func (w *watcher) register() {
 // detach takes note that the registration is gone with its connection. mu is
 // held.
 func (w *watcher) detach(cn *conn) {
-	if w.live {
+	w.advance(cn)
+	w.forget()
+}
+
+// advance moves the position to the newest mark of the connection. A mark that
+// is not newer than the answer to the registration may stand before events that
+// the registration made the server send again, so it proves nothing. mu is held.
+func (w *watcher) advance(cn *conn) {
+	if w.live && cn.mark > w.after {
 		w.pos = max(w.pos, cn.mark)
 	}
-	w.forget()
 }
 
 // forget ends the registration on this side. mu is held.
@@ -111,7 +119,7 @@ func (w *watcher) cancel() {
 
 // registered takes in the answer to a registration: events after its zxid are
 // sent. mu is held.
-func (s *Session) registered(cn *conn, r *coordpb.Reply) {
+func (s *Session) registered(cn *conn, r *coordpb.Reply, mark Zxid) {
 	w := s.watches[r.Id]
 	if w == nil || passing(r.GetError().GetCode()) {
 		return // no registration, or one that is asked for again
@@ -123,7 +131,7 @@ func (s *Session) registered(cn *conn, r *coordpb.Reply) {
 		}
 		return
 	}
-	w.live = true
+	w.live, w.after = true, mark
 	if !w.begun && w.opts.since == 0 {
 		w.pos = max(w.pos, Zxid(r.Zxid))
 	}
@@ -163,9 +171,7 @@ func (s *Session) event(cn *conn, e *coordpb.Event) {
 // overflow gives up the registration until the loop has caught up; the event at
 // hand and all later ones are fetched again then. mu is held.
 func (w *watcher) overflow(cn *conn) {
-	if w.live {
-		w.pos = max(w.pos, cn.mark)
-	}
+	w.advance(cn)
 	w.cancel()
 	w.full = true
 }
