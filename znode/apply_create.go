@@ -40,9 +40,8 @@ func (t *Tree) create(tx *Tx, op *Op, r *OpResult) error {
 	}
 	path := op.Path
 	if op.Sequential {
-		suffix := sequence(p.creates)
-		name += suffix
-		path += suffix
+		path = numbered(op.Path, p.creates)
+		name = path[len(op.Path)-len(name):]
 	}
 	if err := t.checkNew(path, name, parent, op); err != nil {
 		return err
@@ -135,13 +134,18 @@ func (op *Op) life(c *Caller) uint64 {
 	}
 }
 
-// sequence is the suffix of a sequential node's name.
-func sequence(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	if len(s) < sequenceDigits {
-		s = "0000000000"[len(s):] + s
+// numbered is the path of a sequential node: the path asked for, and the number.
+func numbered(path string, n int64) string {
+	var number [20]byte
+	digits := strconv.AppendInt(number[:0], n, 10)
+	var b strings.Builder
+	b.Grow(len(path) + max(len(digits), sequenceDigits))
+	b.WriteString(path)
+	for range sequenceDigits - len(digits) {
+		b.WriteByte('0')
 	}
-	return s
+	b.Write(digits)
+	return b.String()
 }
 
 // SetSequence raises the number that the next sequential child of the node at

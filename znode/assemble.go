@@ -1,10 +1,10 @@
 package znode
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"strings"
 )
 
 // assemble makes a tree of the nodes that were read: it finds the children of
@@ -47,7 +47,7 @@ func (d *decoder) adopt() error {
 		if t.nodes.at(n.parent).kind == Ephemeral {
 			return corrupt("an ephemeral node has children")
 		}
-		if fault := nameFault(string(n.name())); fault != "" {
+		if fault := nameFault(n.name()); fault != "" {
 			return corrupt("the name %q: %s", n.name(), fault)
 		}
 		ends[n.parent]++
@@ -100,7 +100,7 @@ func (t *Tree) fillKids(all, ends []uint32) error {
 		start = end
 		t.sortByName(kids)
 		for k := 1; k < len(kids); k++ {
-			if a := t.nodes.at(kids[k]).name(); bytes.Equal(a, t.nodes.at(kids[k-1]).name()) {
+			if a := t.nodes.at(kids[k]).name(); a == t.nodes.at(kids[k-1]).name() {
 				return corrupt("two nodes of one parent with the name %q", a)
 			}
 		}
@@ -115,7 +115,7 @@ func (t *Tree) fillKids(all, ends []uint32) error {
 // not, eight bytes behind what all names share decide most comparisons without
 // looking at the nodes again.
 func (t *Tree) sortByName(kids []uint32) {
-	byName := func(a, b uint32) int { return bytes.Compare(t.nodes.at(a).name(), t.nodes.at(b).name()) }
+	byName := func(a, b uint32) int { return strings.Compare(t.nodes.at(a).name(), t.nodes.at(b).name()) }
 	if slices.IsSortedFunc(kids, byName) {
 		return
 	}
@@ -144,7 +144,7 @@ func (t *Tree) sortByName(kids []uint32) {
 	}
 }
 
-func sharedLen(a, b []byte) int {
+func sharedLen(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
 		if a[i] != b[i] {
@@ -181,7 +181,7 @@ func (t *Tree) enter() (met int, quotas []uint32) {
 			if n.mortal() && n.kids == 0 {
 				mortals = append(mortals, i)
 			}
-			if name := string(n.name()); name == quotaLimits || name == quotaStats {
+			if name := n.name(); name == quotaLimits || name == quotaStats {
 				quotas = append(quotas, i)
 			}
 			if n.kids != 0 {
@@ -200,7 +200,7 @@ func (t *Tree) enter() (met int, quotas []uint32) {
 
 // enterNode enters one node but the root, and returns its key.
 func (t *Tree) enterNode(i uint32, n *node, parentKey uint64) uint64 {
-	name := string(n.name())
+	name := n.name()
 	key := childKey(parentKey, name)
 	t.index.add(n.parent, name, i)
 	t.count(n, 1)

@@ -60,7 +60,7 @@ func (c *checker) below(i uint32, path string, key uint64) error {
 	for p := (place{}); l.get(p) != 0; p = l.next(p) {
 		k := l.get(p)
 		n := t.nodes.at(k)
-		name := string(n.name())
+		name := n.name()
 		met++
 		switch {
 		case name <= last:

@@ -1,10 +1,10 @@
 package znode
 
 import (
-	"encoding/binary"
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/coordd/coord/zxid"
 )
@@ -14,7 +14,7 @@ import (
 // [ErrCorrupt], or that of r; memory stays in proportion to the input.
 func Decode(r io.Reader) (*Tree, error) {
 	d := decoder{chunkReader: newChunkReader(r), t: newTree()}
-	if magic := d.bytes(nil, len(imageMagic)); d.err == nil && string(magic) != imageMagic {
+	if magic := d.string(len(imageMagic)); d.err == nil && magic != imageMagic {
 		return nil, corrupt("it does not begin like one")
 	}
 	if v := d.uvarint(); d.err == nil && v != imageVersion {
@@ -22,7 +22,7 @@ func Decode(r io.Reader) (*Tree, error) {
 	}
 	d.nodes()
 	count := d.uvarint()
-	digest := d.bytes(nil, 8)
+	digest := d.uint64()
 	if err := d.end(); err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func Decode(r io.Reader) (*Tree, error) {
 	if err := d.assemble(); err != nil {
 		return nil, err
 	}
-	if d.t.digest != binary.LittleEndian.Uint64(digest) {
+	if d.t.digest != digest {
 		return nil, corrupt("the digest of the nodes is %016x, not %016x", d.t.digest, digest)
 	}
 	return d.t, nil
@@ -46,6 +46,7 @@ type decoder struct {
 	put   uint32   // and in the tree
 	pages int      // pages with nodes
 	moved renumbering
+	name  []byte // scratch
 }
 
 // sparePages is how many pages an image may fill badly.
@@ -152,26 +153,28 @@ func (d *decoder) length(what string, most int) int {
 const trusted = 1 << 20
 
 // blob reads name and data into one piece of memory. The length of the data
-// comes behind the name, so a name is read twice when it is split by chunks.
+// comes behind the name, which therefore is put aside first.
 func (d *decoder) blob(n *node) {
-	nameLen := d.length("name", maxNameBytes)
-	n.nameLen = uint16(nameLen)
-	var scratch [256]byte
-	name := d.bytes(scratch[:0], nameLen)
-	dataLen := d.length("data", maxDataBytes)
+	n.nameLen = uint16(d.length("name", maxNameBytes))
+	d.name = d.name[:0]
+	for range n.nameLen {
+		d.name = append(d.name, d.byte())
+	}
+	size := d.length("data", maxDataBytes)
+	if n.null() && size != 0 {
+		d.fail(corrupt("null data of %d bytes", size))
+	}
 	if d.err != nil {
 		return
 	}
-	if n.null() && dataLen != 0 {
-		d.fail(corrupt("null data of %d bytes", dataLen))
-		return
+	var b strings.Builder
+	b.Grow(len(d.name) + min(size, trusted))
+	b.Write(d.name)
+	d.text(&b, size)
+	n.blob = b.String()
+	if size > trusted {
+		n.blob = strings.Clone(n.blob) // without what was too much
 	}
-	b := make([]byte, 0, min(nameLen+dataLen, max(trusted, nameLen)))
-	b = d.bytes(append(b, name...), dataLen)
-	if cap(b) > len(b) {
-		b = append(make([]byte, 0, len(b)), b...)
-	}
-	n.blob = b
 }
 
 // acl reads the number of a list, and the list itself the first time.
@@ -201,8 +204,8 @@ func (d *decoder) entries() []ACL {
 	var list []ACL
 	for n := d.uvarint(); n > 0 && d.err == nil; n-- {
 		a := ACL{Perms: d.uint32("permissions")}
-		a.Scheme = string(d.bytes(nil, d.length("scheme", maxNameBytes)))
-		a.ID = string(d.bytes(nil, d.length("id", maxDataBytes)))
+		a.Scheme = d.string(d.length("scheme", maxNameBytes))
+		a.ID = d.string(d.length("id", maxDataBytes))
 		list = append(list, a)
 	}
 	return list

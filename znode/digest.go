@@ -70,7 +70,7 @@ func (t *Tree) statDigest(n *node, key uint64) uint64 {
 
 // dataDigest hashes the data of the node whose place is key.
 func dataDigest(n *node, key uint64) uint64 {
-	return mix(bits.RotateLeft64(key, 41) ^ xxhash.Sum64(n.blob[n.nameLen:]))
+	return mix(bits.RotateLeft64(key, 41) ^ xxhash.Sum64String(n.text()))
 }
 
 // Digest returns 64 bits over everything in the tree: equal trees have equal

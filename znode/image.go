@@ -1,7 +1,6 @@
 package znode
 
 import (
-	"encoding/binary"
 	"io"
 )
 
@@ -59,7 +58,7 @@ const (
 // The error is that of w.
 func (m *Image) Encode(w io.Writer) error {
 	e := encoder{chunkWriter: newChunkWriter(w), image: m, known: make(map[uint32]uint64)}
-	e.bytes([]byte(imageMagic))
+	e.text(imageMagic)
 	e.uvarint(imageVersion)
 	last := uint32(0)
 	for p, page := range m.nodes {
@@ -80,7 +79,7 @@ func (m *Image) Encode(w io.Writer) error {
 	}
 	e.uvarint(0)
 	e.uvarint(uint64(m.count))
-	e.bytes(binary.LittleEndian.AppendUint64(nil, m.digest))
+	e.uint64(m.digest)
 	return e.close()
 }
 
@@ -92,7 +91,7 @@ type encoder struct {
 
 func (e *encoder) string(s string) {
 	e.uvarint(uint64(len(s)))
-	e.bytes([]byte(s))
+	e.text(s)
 }
 
 func (e *encoder) node(n *node) {
@@ -115,9 +114,9 @@ func (e *encoder) node(n *node) {
 		e.uvarint(n.life)
 	}
 	e.uvarint(uint64(n.nameLen))
-	e.bytes(n.name())
+	e.text(n.name())
 	e.uvarint(uint64(n.dataLen()))
-	e.bytes(n.blob[n.nameLen:])
+	e.text(n.text())
 }
 
 func (e *encoder) acl(i uint32) {

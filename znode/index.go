@@ -53,7 +53,7 @@ func (x *index) find(nodes *slab[node], parent uint32, name string) uint32 {
 		if uint32(slot>>32) != uint32(h) {
 			continue
 		}
-		if n := nodes.at(uint32(slot)); n.parent == parent && string(n.name()) == name {
+		if n := nodes.at(uint32(slot)); n.parent == parent && n.name() == name {
 			return uint32(slot)
 		}
 	}

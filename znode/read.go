@@ -68,7 +68,8 @@ func (t *Tree) Children(path string, c *Caller) ([]string, Stat, error) {
 // of 0 is none. The names are kept in order as children come and go, so a page
 // costs a binary search and its own size, however many children there are.
 // Pages taken at different times see each child that was there all the time
-// exactly once.
+// exactly once. The names share memory with the data of the nodes: who keeps
+// one for long should clone it.
 func (t *Tree) ChildrenPage(path, after string, limit int, c *Caller) (names []string, more bool, st Stat, err error) {
 	n, err := t.readable(path, PermRead, c)
 	if err != nil {
@@ -79,33 +80,24 @@ func (t *Tree) ChildrenPage(path, after string, limit int, c *Caller) (names []s
 	if l == nil {
 		return []string{}, false, st, nil
 	}
-	from := l.search(func(k uint32) bool { return string(t.nodes.at(k).name()) <= after })
+	from := l.search(func(k uint32) bool { return t.nodes.at(k).name() <= after })
 	names, more = t.names(l, from, limit)
 	return names, more, st, nil
 }
 
-// names copies names from the list. They share one piece of memory: a string
-// for each would be a million allocations for a million children.
+// names takes names from the list. They are parts of the nodes' own memory, so
+// a million of them cost their headers.
 func (t *Tree) names(l *list, from place, limit int) (names []string, more bool) {
-	count, size := 0, 0
+	if limit <= 0 {
+		limit = l.n
+	}
+	names = make([]string, 0, min(limit, l.n))
 	p := from
-	for ; l.get(p) != 0 && (limit <= 0 || count < limit); p = l.next(p) {
-		count++
-		size += int(t.nodes.at(l.get(p)).nameLen)
+	for i := l.get(p); i != 0 && len(names) < limit; i = l.get(p) {
+		names = append(names, t.nodes.at(i).name())
+		p = l.next(p)
 	}
-	more = l.get(p) != 0
-	var b strings.Builder
-	b.Grow(size)
-	for p, k := from, 0; k < count; p, k = l.next(p), k+1 {
-		b.Write(t.nodes.at(l.get(p)).name())
-	}
-	all := b.String()
-	names = make([]string, count)
-	for p, k := from, 0; k < count; p, k = l.next(p), k+1 {
-		end := t.nodes.at(l.get(p)).nameLen
-		names[k], all = all[:end], all[end:]
-	}
-	return names, more
+	return names, l.get(p) != 0
 }
 
 // Ephemerals returns the paths of the session's ephemerals that begin with the

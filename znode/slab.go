@@ -3,8 +3,8 @@ package znode
 import "math/bits"
 
 // pageSize is how many items a page of a slab has. A page is what the first
-// write after a snapshot copies: 28 KiB of nodes, which fills an allocation
-// class of Go without waste.
+// write after a snapshot copies: 26 KiB of nodes, which fills an allocation
+// class of Go with little waste.
 const pageSize = 256
 
 // maxSlots bounds the numbers of a slab, and with them what a hostile image

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -52,12 +53,17 @@ func (c *chunkWriter) varint(v int64) {
 	c.buf = binary.AppendVarint(c.buf, v)
 }
 
-func (c *chunkWriter) bytes(b []byte) {
-	for len(b) > 0 {
+func (c *chunkWriter) uint64(v uint64) {
+	c.room(8)
+	c.buf = binary.LittleEndian.AppendUint64(c.buf, v)
+}
+
+func (c *chunkWriter) text(s string) {
+	for len(s) > 0 {
 		c.room(1)
-		n := min(len(b), cap(c.buf)-len(c.buf))
-		c.buf = append(c.buf, b[:n]...)
-		b = b[n:]
+		n := min(len(s), cap(c.buf)-len(c.buf))
+		c.buf = append(c.buf, s[:n]...)
+		s = s[n:]
 	}
 }
 
@@ -176,19 +182,32 @@ func (c *chunkReader) varint() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// bytes appends n bytes to b. Memory grows with what really comes, whatever n
+// text reads n bytes into b. Memory grows with what really comes, whatever n
 // says.
-func (c *chunkReader) bytes(b []byte, n int) []byte {
+func (c *chunkReader) text(b *strings.Builder, n int) {
 	for n > 0 {
 		if c.at == len(c.buf) && !c.more() {
-			return b
+			return
 		}
 		k := min(n, len(c.buf)-c.at)
-		b = append(b, c.buf[c.at:c.at+k]...)
+		b.Write(c.buf[c.at : c.at+k])
 		c.at += k
 		n -= k
 	}
-	return b
+}
+
+func (c *chunkReader) string(n int) string {
+	var b strings.Builder
+	c.text(&b, n)
+	return b.String()
+}
+
+func (c *chunkReader) uint64() uint64 {
+	var b [8]byte
+	for i := range b {
+		b[i] = c.byte()
+	}
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // end reads the end, and compares the checksum.

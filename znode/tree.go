@@ -157,7 +157,7 @@ func (t *Tree) stat(n *node) Stat { return n.stat(t.numChildren(n)) }
 
 // childPlace is where the child with the name is, or would be, in the list.
 func (t *Tree) childPlace(l *list, name string) place {
-	return l.search(func(k uint32) bool { return string(t.nodes.at(k).name()) < name })
+	return l.search(func(k uint32) bool { return t.nodes.at(k).name() < name })
 }
 
 // Counts returns how much is in the tree. It costs nothing.

@@ -87,10 +87,10 @@ func (t *Tree) undoOne(s *undoStep) {
 	case undoWrote:
 		t.unwrite(s.i, &s.node)
 	case undoCreated:
-		t.unlink(s.i, string(t.nodes.at(s.i).name()))
+		t.unlink(s.i, t.nodes.at(s.i).name())
 		t.reclaim(s.i)
 	case undoDeleted:
-		t.link(s.i, string(t.nodes.at(s.i).name()))
+		t.link(s.i, t.nodes.at(s.i).name())
 	case undoQuota:
 		t.quotas.put(s.top, s.quota)
 	}

@@ -64,7 +64,7 @@ func (w *walker) run() {
 		}
 		n := w.t.nodes.at(l.kids.get(l.at))
 		l.at = l.kids.next(l.at)
-		w.visit(join(l.parent, string(n.name())), n)
+		w.visit(join(l.parent, n.name()), n)
 	}
 }
 
@@ -115,7 +115,7 @@ func (w *walker) resume(path string, n *node, after string) error {
 		}
 		at := w.t.childPlace(l, name)
 		i := l.get(at)
-		if i == 0 || string(w.t.nodes.at(i).name()) != name {
+		if i == 0 || w.t.nodes.at(i).name() != name {
 			w.push(path, n, at)
 			return nil
 		}
