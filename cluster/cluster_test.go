@@ -261,9 +261,8 @@ func (w *world) followers() []string {
 type recorder struct {
 	mu       sync.Mutex
 	done     []*fsm.Result
-	ended    []session.ID
+	ended    map[session.ID]time.Time
 	restored int
-	slow     func() // called for every command
 }
 
 func (r *recorder) Applied(x *fsm.Result, _ []znode.Change) {
@@ -271,17 +270,16 @@ func (r *recorder) Applied(x *fsm.Result, _ []znode.Change) {
 	if x.Kind == fsm.CmdWrite || x.Kind == fsm.CmdOpen || x.Kind == fsm.CmdSkip {
 		r.done = append(r.done, x)
 	}
-	slow := r.slow
 	r.mu.Unlock()
-	if slow != nil {
-		slow()
-	}
 }
 
 func (r *recorder) SessionEnded(id session.ID, _ session.EndReason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended = append(r.ended, id)
+	if r.ended == nil {
+		r.ended = make(map[session.ID]time.Time)
+	}
+	r.ended[id] = time.Now()
 }
 
 func (r *recorder) EntryDone(uint64, uint64, zxid.ID) {}
