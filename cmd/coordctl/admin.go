@@ -4,124 +4,69 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
-	"github.com/coordd/coord/internal/tlsfiles"
 )
 
-// admins has an admin client for each endpoint, in the order given.
-type admins struct {
-	endpoints []string
-	conns     []*grpc.ClientConn
-}
-
-// admins prepares the connections; nothing is dialed before the first call.
-func (e *env) admins() (*admins, error) {
+// admins prepares admin calls; nothing is dialed before the first one.
+func (e *env) admins() (*client.Admin, error) {
 	t, err := e.resolve()
 	if err != nil {
 		return nil, err
 	}
-	creds, err := t.credentials()
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	a := &admins{endpoints: t.Endpoints}
-	for _, endpoint := range t.Endpoints {
-		conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(creds(endpoint)))
-		if err != nil {
-			return nil, errors.Join(usagef("endpoint %s: %w", endpoint, err), a.close())
-		}
-		a.conns = append(a.conns, conn)
-	}
-	return a, nil
-}
-
-// credentials returns what makes the credentials for an endpoint.
-func (t *target) credentials() (func(endpoint string) credentials.TransportCredentials, error) {
-	files := tlsfiles.Files{CA: t.CACert, Cert: t.Cert, Key: t.Key}
-	if files.Zero() {
-		return func(string) credentials.TransportCredentials { return insecure.NewCredentials() }, nil
-	}
-	if err := files.Validate(false); err != nil {
-		return nil, err
-	}
-	src, err := tlsfiles.Open(files, time.Hour, slog.New(slog.DiscardHandler))
+	opts, err := t.options(e)
 	if err != nil {
 		return nil, err
 	}
-	src.Close() // one command does not live to see the files change
-	return func(endpoint string) credentials.TransportCredentials {
-		name := t.ServerName
-		if host, _, err := net.SplitHostPort(endpoint); err == nil && name == "" {
-			name = host
-		}
-		return credentials.NewTLS(src.Client(name))
-	}, nil
+	return client.NewAdmin(strings.Join(t.Endpoints, ","), opts...)
 }
 
-func (a *admins) close() error {
-	var errs []error
-	for _, c := range a.conns {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// admin calls f with the first endpoint that can be reached.
+// admin calls f with the first endpoint that answers. op names the call in
+// errors.
 func (e *env) admin(ctx context.Context, op string, f func(context.Context, coordpb.AdminClient) error) error {
+	return e.adminMany(ctx, op, func(ctx context.Context, a coordpb.AdminClient, _ func()) error { return f(ctx, a) })
+}
+
+// adminMany is for several requests; f calls answered after each.
+func (e *env) adminMany(ctx context.Context, op string, f func(context.Context, coordpb.AdminClient, func()) error) error {
 	a, err := e.admins()
 	if err != nil {
 		return err
 	}
-	defer a.close()
-	ctx, cancel := e.limit(ctx)
-	defer cancel()
-	var tried []client.Attempt
-	for i, conn := range a.conns {
-		start := time.Now()
-		err := f(ctx, coordpb.NewAdminClient(conn))
-		if status.Code(err) != codes.Unavailable {
-			return adminError(ctx, op, err)
-		}
-		tried = append(tried, client.Attempt{Endpoint: a.endpoints[i], At: start, Took: time.Since(start), Err: reason(err)})
-	}
-	return &client.Error{Op: op, Err: client.ErrUnavailable, Tried: tried, Index: -1}
+	defer a.Close()
+	p := e.pace(ctx)
+	defer p.stop()
+	return adminError(op, p.result(f(p.ctx, a.Any(), p.answered)))
 }
 
-// adminError turns a gRPC status into the errors that decide the exit code.
-func adminError(ctx context.Context, op string, err error) error {
-	if err == nil {
-		return nil
+// adminError names the call, and takes a refusal for what it is.
+func adminError(op string, err error) error {
+	var ce *client.Error
+	if !errors.As(err, &ce) {
+		return err
 	}
-	sentinel := err
-	switch status.Code(err) {
-	case codes.DeadlineExceeded:
-		sentinel = context.Cause(ctx)
-	case codes.Canceled:
-		sentinel = context.Canceled
-	case codes.PermissionDenied, codes.Unauthenticated:
-		sentinel = client.ErrNoAuth
-	default:
-		return fmt.Errorf("%s: %s", op, status.Convert(err).Message())
+	for _, a := range ce.Tried {
+		switch status.Code(a.Err) {
+		case codes.PermissionDenied, codes.Unauthenticated:
+			return &codedError{exitNotPermitted, fmt.Errorf("%s: %w: %w", op, client.ErrNoAuth, a.Err)}
+		default:
+		}
 	}
-	return fmt.Errorf("%s: %w", op, sentinel)
+	ce.Op = op
+	return err
 }
 
 // replyError turns an error inside a reply into a Go error.
 func replyError(op string, err *coordpb.Error) error {
-	if err == nil {
+	if err.GetCode() == coordpb.Code_CODE_OK {
 		return nil
 	}
 	text := fmt.Errorf("%s: %s", op, err.Message)
@@ -132,8 +77,10 @@ func replyError(op string, err *coordpb.Error) error {
 		return &codedError{exitUnreachable, text}
 	case coordpb.Code_CODE_TIMEOUT:
 		return &codedError{exitTimeout, text}
-	case coordpb.Code_CODE_NO_NODE:
+	case coordpb.Code_CODE_NO_NODE, coordpb.Code_CODE_UNKNOWN_SESSION:
 		return &codedError{exitNotFound, text}
+	case coordpb.Code_CODE_NODE_EXISTS, coordpb.Code_CODE_BAD_ARGUMENTS:
+		return &codedError{exitPrecondition, text}
 	default:
 		return &codedError{exitFailed, text}
 	}
@@ -141,40 +88,43 @@ func replyError(op string, err *coordpb.Error) error {
 
 // reason is the innermost part of a transport error, as a person would say it.
 func reason(err error) error {
-	msg := status.Convert(err).Message()
-	if i := strings.LastIndex(msg, "desc = "); i >= 0 {
-		msg = strings.Trim(msg[i+len("desc = "):], `"`)
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded {
+		return errors.New("no answer")
 	}
-	for _, known := range []string{"connection refused", "i/o timeout", "no such host", "connection reset by peer"} {
-		if strings.Contains(msg, known) {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op.Err
+	}
+	for _, known := range []string{"connection refused", "i/o timeout", "no such host", "connection reset by peer", "network is unreachable"} {
+		if strings.Contains(err.Error(), known) {
 			return errors.New(known)
 		}
 	}
-	return errors.New(msg)
+	return err
 }
 
-// serverStatus is what one endpoint said.
+// serverStatus is what one endpoint said about itself.
 type serverStatus struct {
 	endpoint string
 	reply    *coordpb.StatusReply
 	err      error
 }
 
-// askAll asks every endpoint for its status at the same time.
-func (e *env) askAll(ctx context.Context) ([]serverStatus, error) {
+// askAll asks every endpoint for its status at the same time and returns what
+// has come within the limit.
+func (e *env) askAll(ctx context.Context, limit time.Duration) ([]serverStatus, error) {
 	a, err := e.admins()
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
-	ctx, cancel := e.limit(ctx)
+	defer a.Close()
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out := make([]serverStatus, len(a.conns))
+	out := make([]serverStatus, len(a.Endpoints()))
 	var wg sync.WaitGroup
-	for i, conn := range a.conns {
+	for i, endpoint := range a.Endpoints() {
 		wg.Go(func() {
-			reply, err := coordpb.NewAdminClient(conn).Status(ctx, &coordpb.StatusRequest{})
-			out[i] = serverStatus{a.endpoints[i], reply, err}
+			reply, err := a.At(endpoint).Status(ctx, &coordpb.StatusRequest{})
+			out[i] = serverStatus{endpoint, reply, err}
 		})
 	}
 	wg.Wait()
@@ -182,16 +132,25 @@ func (e *env) askAll(ctx context.Context) ([]serverStatus, error) {
 }
 
 // unreachable is the error when no endpoint answered, else nil.
-func unreachable(ctx context.Context, op string, all []serverStatus) error {
+func unreachable(op string, all []serverStatus) error {
 	e := &client.Error{Op: op, Err: client.ErrUnavailable, Index: -1}
 	for _, s := range all {
 		if s.err == nil {
 			return nil
 		}
-		if c := status.Code(s.err); c == codes.PermissionDenied || c == codes.Unauthenticated {
-			return adminError(ctx, op, s.err)
+		if err := adminError(op, s.err); errors.Is(err, client.ErrNoAuth) {
+			return err
 		}
-		e.Tried = append(e.Tried, client.Attempt{Endpoint: s.endpoint, Err: reason(s.err)})
+		e.Tried = append(e.Tried, s.attempt())
 	}
 	return e
+}
+
+// attempt is what came back from an endpoint that gave no answer.
+func (s *serverStatus) attempt() client.Attempt {
+	var ce *client.Error
+	if errors.As(s.err, &ce) && len(ce.Tried) > 0 {
+		return ce.Tried[0]
+	}
+	return client.Attempt{Endpoint: s.endpoint, At: time.Now(), Err: s.err}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -74,9 +75,11 @@ func newContextAddCmd(e *env) *cobra.Command {
 
 func newContextUseCmd(*env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "use NAME",
-		Short: "Make a context the one that is used",
-		Args:  cobra.ExactArgs(1),
+		Use:               "use NAME",
+		Short:             "Make a context the one that is used",
+		Example:           "  coordctl context use prod",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeContext,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return updateContexts(func(f *contexts.File) error {
 				if _, err := namedContext(f, args[0]); err != nil {
@@ -91,9 +94,11 @@ func newContextUseCmd(*env) *cobra.Command {
 
 func newContextRmCmd(*env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "rm NAME",
-		Short: "Forget a context",
-		Args:  cobra.ExactArgs(1),
+		Use:               "rm NAME",
+		Short:             "Forget a context",
+		Example:           "  coordctl context rm staging",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeContext,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return updateContexts(func(f *contexts.File) error {
 				if _, err := namedContext(f, args[0]); err != nil {
@@ -109,6 +114,15 @@ func newContextRmCmd(*env) *cobra.Command {
 	}
 }
 
+// completeContext offers the names of the contexts.
+func completeContext(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	f, err := loadContexts()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.Sorted(maps.Keys(f.Contexts)), cobra.ShellCompDirectiveNoFileComp
+}
+
 // contextItem is how a context is shown to scripts.
 type contextItem struct {
 	Name    string `json:"name"`
@@ -118,31 +132,35 @@ type contextItem struct {
 
 func newContextLsCmd(e *env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "ls",
-		Short: "List the contexts",
-		Args:  cobra.NoArgs,
+		Use:     "ls",
+		Short:   "List the contexts",
+		Example: "  coordctl context ls",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			f, err := loadContexts()
 			if err != nil {
 				return err
 			}
-			t := table{header: []string{"CONTEXT", "CURRENT", "ENDPOINTS", "PROTECTED"}}
-			var items []any
+			l := e.newLister("Context", []string{"CONTEXT", "CURRENT", "ENDPOINTS", "PROTECTED"}, nil)
 			for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
 				c := f.Contexts[name]
-				items = append(items, contextItem{name, name == f.Current, c})
-				t.rows = append(t.rows, []string{name, yesNo(name == f.Current), strings.Join(c.Endpoints, ","), yesNo(c.Protected)})
+				err := l.add(contextItem{name, name == f.Current, c}, name, yesNo(name == f.Current), strings.Join(c.Endpoints, ","), yesNo(c.Protected))
+				if err != nil {
+					return err
+				}
 			}
-			return e.list("Context", items, t)
+			return l.close()
 		},
 	}
 }
 
 func newContextShowCmd(e *env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "show [NAME]",
-		Short: "Show one context, by default the one in use",
-		Args:  cobra.MaximumNArgs(1),
+		Use:               "show [NAME]",
+		Short:             "Show one context, by default the one in use",
+		Example:           "  coordctl context show\n  coordctl context show prod",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeContext,
 		RunE: func(_ *cobra.Command, args []string) error {
 			f, err := loadContexts()
 			if err != nil {
@@ -151,6 +169,9 @@ func newContextShowCmd(e *env) *cobra.Command {
 			name := f.Current
 			if len(args) == 1 {
 				name = args[0]
+			}
+			if name == "" {
+				return &codedError{exitNotFound, errors.New("no context is in use\nhint: coordctl context use NAME")}
 			}
 			c, err := namedContext(f, name)
 			if err != nil {
@@ -181,9 +202,10 @@ func dash(s string) string {
 
 func newVersionCmd(e *env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  coordctl version --json | jq -r .version",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return e.object("Version", map[string]string{"version": buildinfo.Version, "revision": buildinfo.Revision()}, func(w io.Writer) error {
 				_, err := fmt.Fprintln(w, buildinfo.Line("coordctl"))

@@ -8,13 +8,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/internal/contexts"
@@ -45,6 +47,8 @@ type env struct {
 	verbose    bool
 	yes        bool
 	stale      bool
+
+	started bool // the command line was understood
 }
 
 func newEnv(stdin io.Reader, stdout, stderr io.Writer) *env {
@@ -70,10 +74,14 @@ func (e *env) addGlobalFlags(f *pflag.FlagSet) {
 	f.BoolVar(&e.stale, "stale", false, "read from any server, also without a quorum")
 }
 
-// checkFlags refuses values that no command takes, and fills in the
-// environment.
-func (e *env) checkFlags() error {
-	if e.json {
+// checkFlags fills in the environment and refuses values that no command takes.
+// global are the global flags, and own the command's, which may take the place
+// of a global one.
+func (e *env) checkFlags(global, own *pflag.FlagSet) error {
+	if err := fromEnvironment(global, own); err != nil {
+		return err
+	}
+	if e.json && e.output == "table" {
 		e.output = "json"
 	}
 	if !slices.Contains([]string{"table", "wide", "json", "ndjson", "raw"}, e.output) {
@@ -85,22 +93,24 @@ func (e *env) checkFlags() error {
 	if e.timeout <= 0 {
 		return usagef("--timeout: %s is not above zero", e.timeout)
 	}
-	if len(e.endpoints) == 0 {
-		e.endpoints = splitList(os.Getenv("COORDCTL_ENDPOINTS"))
-	}
-	if e.context == "" {
-		e.context = os.Getenv("COORDCTL_CONTEXT")
-	}
 	return nil
 }
 
-func splitList(s string) (out []string) {
-	for part := range strings.SplitSeq(s, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
+// fromEnvironment gives global flags that are not on the command line the value
+// of their variable: COORDCTL_SERVER_NAME for --server-name.
+func fromEnvironment(global, own *pflag.FlagSet) error {
+	var err error
+	global.VisitAll(func(flag *pflag.Flag) {
+		name := "COORDCTL_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		value := os.Getenv(name)
+		if flag.Changed || own.Changed(flag.Name) || value == "" || err != nil {
+			return
 		}
-	}
-	return out
+		if e := flag.Value.Set(value); e != nil {
+			err = usagef("%s: %w", name, e)
+		}
+	})
+	return err
 }
 
 // target is the cluster to use and how to reach it.
@@ -192,6 +202,15 @@ func (e *env) dial(ctx context.Context) (*client.Client, error) {
 
 // dialWith connects within the time limit of one request.
 func (e *env) dialWith(ctx context.Context, more ...client.Option) (*client.Client, error) {
+	p := e.pace(ctx)
+	defer p.stop()
+	c, err := e.dialWithin(p, more...)
+	return c, e.diagnose(ctx, p.result(err))
+}
+
+// dialWithin connects in the time that p leaves. Where nobody listens it fails at
+// once; where servers are busy with themselves it goes on trying.
+func (e *env) dialWithin(p *pace, more ...client.Option) (*client.Client, error) {
 	t, err := e.resolve()
 	if err != nil {
 		return nil, err
@@ -200,27 +219,106 @@ func (e *env) dialWith(ctx context.Context, more ...client.Option) (*client.Clie
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := e.limit(ctx)
-	defer cancel()
-	return client.Dial(ctx, strings.Join(t.Endpoints, ","), append(opts, more...)...)
-}
-
-// limit bounds one request.
-func (e *env) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, e.timeout, &timeLimitError{e.timeout})
-}
-
-// with runs f on a connection without a session, within the time limit.
-func (e *env) with(ctx context.Context, f func(ctx context.Context, c *client.Client) error) error {
-	c, err := e.dial(ctx)
-	if err != nil {
-		return err
+	for {
+		c, err := client.Dial(p.ctx, strings.Join(t.Endpoints, ","), append(opts, more...)...)
+		if err == nil || !mayPass(err) {
+			return c, err
+		}
+		select {
+		case <-p.ctx.Done():
+			return nil, err
+		case <-time.After(dialPause):
+		}
 	}
-	defer c.Close()
-	ctx, cancel := e.limit(ctx)
-	defer cancel()
-	return f(ctx, c)
 }
+
+// dialPause is the pause before the endpoints are tried again.
+const dialPause = 50 * time.Millisecond
+
+// mayPass says that some endpoint has a server that does not take the client at
+// the moment, as during an election.
+func mayPass(err error) bool {
+	var ce *client.Error
+	if !errors.Is(err, client.ErrUnavailable) || !errors.As(err, &ce) {
+		return false
+	}
+	for _, a := range ce.Tried {
+		final := errors.As(a.Err, new(*net.OpError)) || strings.HasPrefix(a.Err.Error(), "tls: ") ||
+			status.Code(a.Err) == codes.Unimplemented
+		if !final {
+			return true
+		}
+	}
+	return false
+}
+
+// with runs f, which makes one request, on a connection without a session.
+func (e *env) with(ctx context.Context, f func(ctx context.Context, c *client.Client) error) error {
+	return e.withMany(ctx, func(ctx context.Context, c *client.Client, _ func()) error { return f(ctx, c) })
+}
+
+// withMany runs f on a connection without a session. f may make any number of
+// requests, and calls answered after each: the time limit is that of one.
+func (e *env) withMany(ctx context.Context, f func(ctx context.Context, c *client.Client, answered func()) error) error {
+	p := e.pace(ctx)
+	defer p.stop()
+	c, err := e.dialWithin(p, client.WithoutSession())
+	if err == nil {
+		err = f(p.ctx, c, p.answered)
+		defer c.Close()
+	}
+	return e.diagnose(ctx, p.result(err))
+}
+
+// as gives an error of the client the name of the command that made the call.
+func as(op string, err error) error {
+	var ce *client.Error
+	if errors.As(err, &ce) {
+		ce.Op = op
+	}
+	return err
+}
+
+// pace bounds each of several requests.
+type pace struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	limit  time.Duration
+	timer  *time.Timer
+}
+
+// pace begins with the first request. stop must be called.
+func (e *env) pace(ctx context.Context) *pace {
+	p := &pace{limit: e.timeout - diagnosisReserve(e.timeout)}
+	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	p.timer = time.AfterFunc(p.limit, func() { p.cancel(&timeLimitError{e.timeout}) })
+	return p
+}
+
+// answered gives the next request the full time.
+func (p *pace) answered() { p.timer.Reset(p.limit) }
+
+func (p *pace) stop() {
+	p.timer.Stop()
+	p.cancel(nil)
+}
+
+// result adds to err that it is the time limit that ended the request.
+func (p *pace) result(err error) error {
+	var late *timeLimitError
+	if err != nil && errors.As(context.Cause(p.ctx), &late) && errors.Is(err, context.Canceled) {
+		return &lateError{late, err}
+	}
+	return err
+}
+
+// lateError is an error of a request that its time limit ended.
+type lateError struct {
+	*timeLimitError
+	err error
+}
+
+func (e *lateError) Unwrap() []error { return []error{e.timeLimitError, e.err} }
 
 // repeatable lets the client send a write again when its answer is lost.
 func repeatable(ctx context.Context) context.Context {
@@ -234,27 +332,6 @@ func (e *env) note(format string, args ...any) {
 	if !e.quiet {
 		fmt.Fprintf(e.stderr, "coordctl: "+format+"\n", args...)
 	}
-}
-
-// confirm asks the user to type want. Without a terminal it refuses, unless
-// --yes was given.
-func (e *env) confirm(question, want string) error {
-	if e.yes {
-		return nil
-	}
-	in, ok := e.stdin.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return usagef("this needs a terminal to ask on, or --yes")
-	}
-	fmt.Fprint(e.stderr, question)
-	var answer string
-	if _, err := fmt.Fscanln(in, &answer); err != nil && !errors.Is(err, io.EOF) && answer == "" {
-		return usagef("not confirmed")
-	}
-	if answer != want {
-		return usagef("not confirmed")
-	}
-	return nil
 }
 
 // data reads a DATA argument: text, - for standard input, @FILE for a file.

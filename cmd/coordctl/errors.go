@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/session"
 )
 
 // Exit codes; lock has more of its own.
@@ -56,6 +58,9 @@ type timeLimitError struct{ limit time.Duration }
 
 func (e *timeLimitError) Error() string { return fmt.Sprintf("no answer within %s", e.limit) }
 
+// Is makes the error match what the end of a context with a deadline matches.
+func (e *timeLimitError) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // kinds maps errors to names for scripts and to exit codes; the first that
 // matches counts.
 var kinds = []struct {
@@ -66,32 +71,49 @@ var kinds = []struct {
 	{errInterrupted, "Interrupted", exitInterrupted},
 	{errUnhealthy, "Unhealthy", exitUnhealthy},
 	{client.ErrNoNode, "NoNode", exitNotFound},
+	{session.ErrUnknown, "UnknownSession", exitNotFound},
 	{client.ErrNodeExists, "NodeExists", exitPrecondition},
 	{client.ErrBadVersion, "BadVersion", exitPrecondition},
 	{client.ErrNotEmpty, "NotEmpty", exitPrecondition},
 	{client.ErrEphemeralParent, "EphemeralParent", exitPrecondition},
+	{client.ErrQuotaExceeded, "QuotaExceeded", exitPrecondition},
+	{client.ErrIdentityInUse, "IdentityInUse", exitPrecondition},
 	{client.ErrNoAuth, "NoAuth", exitNotPermitted},
 	{client.ErrAuthFailed, "AuthFailed", exitNotPermitted},
+	{client.ErrProtected, "Protected", exitNotPermitted},
 	{client.ErrBadPath, "BadPath", exitUsage},
 	{client.ErrInvalidACL, "InvalidACL", exitUsage},
 	{client.ErrBadArguments, "BadArguments", exitUsage},
+	{client.ErrTooLarge, "TooLarge", exitFailed},
+	{client.ErrLimit, "Limit", exitFailed},
 	{client.ErrSessionExpired, "SessionExpired", exitFailed},
+	{client.ErrNotFormed, "NotFormed", exitUnreachable},
 	{client.ErrUnavailable, "Unavailable", exitUnreachable},
 	{context.DeadlineExceeded, "TimeLimit", exitTimeout},
 	{client.ErrUnknownOutcome, "UnknownOutcome", exitFailed},
+	{client.ErrOverloaded, "Overloaded", exitFailed},
+	{client.ErrDiskFull, "DiskFull", exitFailed},
+	{client.ErrWrongCluster, "WrongCluster", exitFailed},
+	{client.ErrProtocol, "Protocol", exitFailed},
 }
 
 // classify returns an error's name and exit code.
 func classify(err error) (name string, code int) {
+	var quorum *quorumError
 	var coded *codedError
 	switch {
+	case errors.As(err, &quorum):
+		return "NoQuorum", exitUnreachable
 	case errors.As(err, &coded):
-		return "Failed", coded.code
+		name, _ := named(coded.err)
+		return name, coded.code
 	case errors.As(err, new(*usageError)):
 		return "Usage", exitUsage
-	case errors.As(err, new(*timeLimitError)):
-		return "TimeLimit", exitTimeout
 	}
+	return named(err)
+}
+
+func named(err error) (name string, code int) {
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			return k.name, k.code
@@ -110,55 +132,141 @@ func (e *env) report(err error) int {
 		return int(silent)
 	}
 	name, code := classify(err)
-	if e.output == "json" || e.output == "ndjson" {
+	switch {
+	case e.isJSON():
 		e.reportJSON(err, name)
-		return code
-	}
-	if !errors.Is(err, errUnhealthy) || err.Error() != errUnhealthy.Error() {
-		fmt.Fprintf(e.stderr, "coordctl: %s\n", describe(err))
-		if h := hint(err); h != "" && !e.quiet {
-			fmt.Fprintf(e.stderr, "hint: %s\n", h)
+	case errors.Is(err, errUnhealthy) && err.Error() == errUnhealthy.Error():
+		// What was printed on standard output says why.
+	default:
+		message, next := describeAndHint(err)
+		fmt.Fprintf(e.stderr, "coordctl: %s\n", message)
+		if next != "" && !e.quiet {
+			fmt.Fprintf(e.stderr, "hint: %s\n", next)
 		}
 	}
 	return code
 }
 
-// describe says what was tried when no server could be reached.
+// describeAndHint says what happened and what to do next. An error may bring
+// its own hint on a last line.
+func describeAndHint(err error) (message, next string) {
+	message, next, ok := strings.Cut(describe(err), "\nhint: ")
+	if !ok {
+		next = hint(err)
+	}
+	return message, next
+}
+
+// describe says what happened in words that need no knowledge of the client:
+// which endpoints were tried, which versions were compared.
 func describe(err error) string {
+	var quorum *quorumError
 	var ce *client.Error
-	if !errors.As(err, &ce) || len(ce.Tried) == 0 || ce.Node != "" {
+	switch {
+	case errors.As(err, &quorum) && errors.Is(err, client.ErrUnknownOutcome) && errors.As(err, &ce):
+		return quorum.Error() + "\n" + operation(ce) + " may have been done or not"
+	case errors.As(err, &quorum):
+		return quorum.Error()
+	case !errors.As(err, &ce):
+		return err.Error()
+	case errors.Is(err, client.ErrBadVersion):
+		return fmt.Sprintf("%s: version is %d, you said %d", operation(ce), ce.Have, ce.Want)
+	case errors.Is(err, client.ErrUnknownOutcome):
+		return fmt.Sprintf("%s: no answer; it may have been done or not", operation(ce))
+	case ce.Index >= 0:
+		return fmt.Sprintf("%s: %v", operation(ce), ce.Err)
+	case len(ce.Tried) == 0 || ce.Node != "":
 		return err.Error()
 	}
-	s := fmt.Sprintf("cannot reach the cluster (%d endpoints tried)", len(ce.Tried))
-	if len(ce.Tried) == 1 {
-		s = "cannot reach the cluster (1 endpoint tried)"
+	head := "cannot reach the cluster"
+	if errors.As(err, new(*timeLimitError)) && !errors.Is(err, client.ErrUnavailable) {
+		head = err.Error()
 	}
+	s := fmt.Sprintf("%s (%s tried in %.2f s)", head, plural(len(ce.Tried), "endpoint"), took(ce.Tried).Seconds())
 	for _, a := range ce.Tried {
-		s += fmt.Sprintf("\n  %-20s %v", a.Endpoint, a.Err)
+		s += fmt.Sprintf("\n  %-20s %v", a.Endpoint, reason(a.Err))
 	}
 	return s
 }
 
+// operation names what was asked for, with its place in a transaction.
+func operation(e *client.Error) string {
+	s := e.Op
+	if e.Index >= 0 {
+		s = fmt.Sprintf("%s: operation %d on", e.Op, e.Index)
+	}
+	if e.Path != "" {
+		s += " " + e.Path
+	}
+	return s
+}
+
+// took is the time from the begin of the first attempt to the end of the last.
+func took(tried []client.Attempt) time.Duration {
+	var first, last time.Time
+	for _, a := range tried {
+		if first.IsZero() || a.At.Before(first) {
+			first = a.At
+		}
+		if end := a.At.Add(a.Took); end.After(last) {
+			last = end
+		}
+	}
+	return last.Sub(first)
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// hinted is an error that knows what to do next.
+type hinted interface{ Hint() string }
+
 func hint(err error) string {
-	if _, code := classify(err); code == exitUnreachable {
+	var h hinted
+	switch {
+	case errors.As(err, &h):
+		return h.Hint()
+	case errors.Is(err, client.ErrNotFormed):
+		return "`coordctl cluster init` forms the cluster, once"
+	case errors.Is(err, client.ErrBadVersion):
+		return "read it again and decide anew, or leave --version out to overwrite whatever is there"
+	case errors.Is(err, client.ErrNotEmpty):
+		return "`coordctl deleteall` deletes a node with all below it"
+	case errors.Is(err, client.ErrUnavailable):
 		return "`coordd dev` starts a server here; set endpoints with -e, COORDCTL_ENDPOINTS or `coordctl context add`"
 	}
 	return ""
 }
 
+// errorBody is an error as scripts see it.
+type errorBody struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Path    string `json:"path,omitempty"`
+	// Have and Want are the versions, of code BadVersion.
+	Have *int64 `json:"have,omitempty"`
+	Want *int64 `json:"want,omitempty"`
+	// Index is the place of the failed operation in a transaction.
+	Index *int   `json:"index,omitempty"`
+	Hint  string `json:"hint,omitempty"`
+}
+
 func (e *env) reportJSON(err error, name string) {
-	body := map[string]any{"code": name, "message": describe(err)}
+	body := errorBody{Code: name}
+	body.Message, body.Hint = describeAndHint(err)
 	var ce *client.Error
 	if errors.As(err, &ce) {
-		if ce.Path != "" {
-			body["path"] = ce.Path
-		}
+		body.Path = ce.Path
 		if errors.Is(err, client.ErrBadVersion) {
-			body["have"], body["want"] = ce.Have, ce.Want
+			body.Have, body.Want = &ce.Have, &ce.Want
 		}
-	}
-	if h := hint(err); h != "" {
-		body["hint"] = h
+		if ce.Index >= 0 {
+			body.Index = &ce.Index
+		}
 	}
 	_ = json.NewEncoder(e.stderr).Encode(map[string]any{"error": body})
 }

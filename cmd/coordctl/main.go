@@ -8,18 +8,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/spf13/cobra"
 )
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run executes one command line and returns the exit code. SIGINT and SIGTERM
-// end ctx; a second one ends the process.
+// run executes one command line and returns the exit code. SIGINT, SIGTERM and
+// SIGHUP end ctx; a second one ends the process.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, unlessIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	e := newEnv(stdin, stdout, stderr)
@@ -29,45 +27,23 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	switch {
+	case err != nil && !e.started && !errors.As(err, new(*usageError)):
+		err = usagef("%w", err)
+	case err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled):
 		err = errInterrupted
 	}
 	return e.report(err)
 }
 
-func newRootCmd(e *env) *cobra.Command {
-	root := &cobra.Command{
-		Use:   "coordctl",
-		Short: "Look into a coordd cluster, and change it",
-		Long: `coordctl reads and changes the tree of a coordd cluster, shows its locks,
-sessions and servers, and runs commands under a lock.
-
-Which cluster: --endpoints, else $COORDCTL_ENDPOINTS, else the context (--context,
-$COORDCTL_CONTEXT, or the one chosen with 'coordctl context use'), else
-127.0.0.1:7420.`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+// unlessIgnored leaves out signals that whoever started us has switched off, as
+// nohup(1) does.
+func unlessIgnored(signals ...os.Signal) []os.Signal {
+	var out []os.Signal
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			out = append(out, s)
+		}
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w\nhint: %s --help", err, cmd.CommandPath())
-	})
-	e.addGlobalFlags(root.PersistentFlags())
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return e.checkFlags() }
-	root.AddCommand(
-		newLsCmd(e), newTreeCmd(e), newGetCmd(e), newSetCmd(e), newCreateCmd(e), newDeleteCmd(e),
-		newDeleteAllCmd(e), newStatCmd(e), newWatchCmd(e), newSyncCmd(e), newTxnCmd(e), newACLCmd(e),
-		newLocksCmd(e), newLockCmd(e), newStatusCmd(e), newSessionsCmd(e), newMembersCmd(e),
-		newClusterCmd(e), newWaitCmd(e), newContextCmd(e), newBenchCmd(e), newDemoCmd(e), newVersionCmd(e),
-	)
-	return root
-}
-
-// parent makes a command that only has others below it.
-func parent(use, short string, children ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(children...)
-	return cmd
+	return out
 }

@@ -16,22 +16,22 @@ func newMembersCmd(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "members",
 		Short: "List the servers of the cluster",
-		Args:  cobra.NoArgs,
+		Example: "  coordctl members\n" +
+			"  coordctl members --json | jq -r '.items[] | select(.inContact | not) | .name'",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			st, err := e.clusterStatus(cmd.Context())
 			if err != nil {
 				return err
 			}
-			var items []any
-			for _, m := range st.Servers {
-				items = append(items, m)
-			}
-			t := table{header: []string{"NODE", "ROLE", "STATE", "ADDRESS", "VERSION", "DETAIL"}}
+			l := e.newLister("Member", []string{"NODE", "ROLE", "STATE", "UP", "ADDRESS", "VERSION", "DETAIL"}, []string{"GRPC", "HTTP"})
 			for i := range st.Servers {
 				m := &st.Servers[i]
-				t.rows = append(t.rows, []string{m.Name, m.Role, m.State, dash(m.Peer), dash(m.Version), m.Detail})
+				if err := l.add(m, m.Name, m.Role, m.State, m.up(), dash(m.Peer), dash(m.Version), m.Detail, dash(m.GRPC), dash(m.HTTP)); err != nil {
+					return err
+				}
 			}
-			return e.list("Member", items, t)
+			return l.close()
 		},
 	}
 }
@@ -47,7 +47,8 @@ func newClusterInitCmd(e *env) *cobra.Command {
 		Long: `Form a cluster whose servers wait for it (cluster.bootstrap: manual). Every
 listed server must answer and be empty; otherwise nothing is done and the reason
 is said.`,
-		Args: cobra.NoArgs,
+		Example: "  coordctl -e n1:7420 cluster init && coordctl -e n1:7420 wait ready",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return e.admin(cmd.Context(), "cluster init", func(ctx context.Context, a coordpb.AdminClient) error {
 				reply, err := a.Init(ctx, &coordpb.InitRequest{})

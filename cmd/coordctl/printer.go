@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 )
 
+// apiVersion stands in every JSON document; within v1 fields are only added.
 const apiVersion = "coordctl/v1"
 
 // table is rows of cells below a header. Wide columns are shown only with
@@ -25,41 +26,17 @@ type table struct {
 	rows   [][]string // each as long as header and wide together
 }
 
-// list prints items, as a table for people.
-func (e *env) list(kind string, items []any, t table) error {
-	switch e.output {
-	case "json":
-		return e.printJSON(map[string]any{"apiVersion": apiVersion, "kind": kind + "List", "items": nonNil(items)})
-	case "ndjson":
-		for _, item := range items {
-			if err := e.line(kind, item); err != nil {
-				return err
-			}
-		}
-		return nil
-	default:
-		return e.printTable(t)
-	}
-}
-
-func nonNil(items []any) []any {
-	if items == nil {
-		return []any{}
-	}
-	return items
-}
-
 // object prints one value; text prints it for people.
 func (e *env) object(kind string, value any, text func(w io.Writer) error) error {
-	switch e.output {
-	case "json":
+	switch {
+	case e.output == "ndjson":
+		return e.line(kind, value)
+	case e.isJSON():
 		v, err := tagged(kind, value)
 		if err != nil {
 			return err
 		}
 		return e.printJSON(v)
-	case "ndjson":
-		return e.line(kind, value)
 	default:
 		return text(e.stdout)
 	}
@@ -71,15 +48,17 @@ func (e *env) line(kind string, value any) error {
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(e.stdout).Encode(v)
+	_, err = e.stdout.Write(append(v, '\n'))
+	return err
 }
 
-// isJSON says whether a stream prints lines of JSON.
-func (e *env) isJSON() bool { return e.output == "json" || e.output == "ndjson" }
+// isJSON says whether output and errors are for scripts. It also holds before
+// the flags were checked.
+func (e *env) isJSON() bool { return e.json || e.output == "json" || e.output == "ndjson" }
 
 // tagged puts version and kind in front of a value's fields.
 func tagged(kind string, value any) (json.RawMessage, error) {
-	fields, err := json.Marshal(value)
+	fields, err := marshal(value)
 	if err != nil {
 		return nil, err
 	}
@@ -90,32 +69,64 @@ func tagged(kind string, value any) (json.RawMessage, error) {
 	return json.RawMessage(head + "," + string(fields[1:])), nil
 }
 
-func (e *env) printJSON(v any) error {
-	enc := json.NewEncoder(e.stdout)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+// marshal is json.Marshal without the escapes that are meant for web pages.
+func marshal(value any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+func (e *env) printJSON(v json.RawMessage) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, v, "", "  "); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	_, err := e.stdout.Write(b.Bytes())
+	return err
 }
 
 func (e *env) printTable(t table) error {
+	return e.printRows(t, !e.noHeaders)
+}
+
+func (e *env) printRows(t table, header bool) error {
 	var b bytes.Buffer
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	columns := len(t.header)
-	header := t.header
+	names := t.header
 	if e.output == "wide" {
-		columns += len(t.wide)
-		header = append(append([]string(nil), t.header...), t.wide...)
+		names = append(append([]string(nil), t.header...), t.wide...)
 	}
-	if !e.noHeaders {
-		fmt.Fprintln(tw, strings.Join(header, "\t"))
+	if header {
+		fmt.Fprintln(tw, strings.Join(names, "\t"))
 	}
 	for _, row := range t.rows {
-		fmt.Fprintln(tw, strings.Join(row[:columns], "\t"))
+		cells := make([]string, len(names))
+		for i, cell := range row[:len(names)] {
+			cells[i] = oneLine(cell)
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	_, err := io.WriteString(e.stdout, cutLines(b.String(), e.width()))
 	return err
+}
+
+// oneLine keeps a cell from breaking its table, or a terminal: names that
+// others have chosen may hold anything.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
 }
 
 // width is that of the terminal, 0 elsewhere.

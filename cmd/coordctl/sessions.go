@@ -30,22 +30,25 @@ func newSessionsCmd(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "sessions",
 		Short: "List the live sessions",
-		Args:  cobra.NoArgs,
+		Long: `List the live sessions. A ! behind LAST HEARD marks one that has been silent for
+most of its timeout. WATCHES are known of the sessions of the server that answers.`,
+		Example: "  coordctl sessions\n" +
+			"  coordctl sessions --json | jq -r '.items[] | select(.suspect) | .id'",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := e.allSessions(cmd.Context())
 			if err != nil {
 				return err
 			}
-			t := table{
-				header: []string{"SESSION", "NAME", "ADDRESS", "NODE", "TIMEOUT", "LAST HEARD", "EPHEMERALS", "WATCHES", "PROTOCOL"},
-				wide:   []string{"IDENTITY"},
-			}
-			var items []any
+			l := e.newLister("Session",
+				[]string{"SESSION", "NAME", "ADDRESS", "NODE", "TIMEOUT", "LAST HEARD", "EPHEMERALS", "WATCHES", "PROTOCOL"},
+				[]string{"IDENTITY"})
 			for i := range all {
-				items = append(items, all[i])
-				t.rows = append(t.rows, all[i].row())
+				if err := l.add(all[i], all[i].row()...); err != nil {
+					return err
+				}
 			}
-			return e.list("Session", items, t)
+			return l.close()
 		},
 	}
 }
@@ -58,14 +61,18 @@ func (s *sessionItem) row() []string {
 	}
 }
 
-// heard is the time of silence, marked once it is more than two thirds of the
-// timeout.
+// silent says that the session has not been heard of for most of its timeout.
+func (s *sessionItem) silent() bool {
+	return s.Suspect || s.LastHeardMs >= 0 && s.LastHeardMs*3 > s.TimeoutMs*2
+}
+
+// heard is the time of silence, marked if it is long.
 func (s *sessionItem) heard() string {
 	if s.LastHeardMs < 0 {
 		return "-"
 	}
 	text := ago(time.Duration(s.LastHeardMs) * time.Millisecond)
-	if s.LastHeardMs*3 > s.TimeoutMs*2 {
+	if s.silent() {
 		text += " !"
 	}
 	return text
@@ -81,13 +88,14 @@ func known(n int64) string {
 // allSessions reads every page.
 func (e *env) allSessions(ctx context.Context) ([]sessionItem, error) {
 	var out []sessionItem
-	err := e.admin(ctx, "sessions", func(ctx context.Context, a coordpb.AdminClient) error {
+	err := e.adminMany(ctx, "sessions", func(ctx context.Context, a coordpb.AdminClient, answered func()) error {
 		out = nil
 		for after, more := uint64(0), true; more; {
 			page, err := a.Sessions(ctx, &coordpb.SessionsRequest{After: after, Limit: 1000})
 			if err != nil {
 				return err
 			}
+			answered()
 			for _, s := range page.Sessions {
 				out = append(out, newSessionItem(s))
 				after = s.Id

@@ -124,11 +124,11 @@ func healthError(st *clusterStatus) error {
 // clusterStatus asks all endpoints and takes the members from the one that
 // knows most: a server that could ask the leader, else the newest.
 func (e *env) clusterStatus(ctx context.Context) (*clusterStatus, error) {
-	all, err := e.askAll(ctx)
+	all, err := e.askAll(ctx, e.timeout)
 	if err != nil {
 		return nil, err
 	}
-	if err := unreachable(ctx, "status", all); err != nil {
+	if err := unreachable("status", all); err != nil {
 		return nil, err
 	}
 	st := &clusterStatus{Servers: []memberItem{}}
@@ -139,7 +139,7 @@ func (e *env) clusterStatus(ctx context.Context) (*clusterStatus, error) {
 			if st.Unreachable == nil {
 				st.Unreachable = map[string]string{}
 			}
-			st.Unreachable[s.endpoint] = reason(s.err).Error()
+			st.Unreachable[s.endpoint] = reason(s.attempt().Err).Error()
 		case best == nil || better(s.reply, best):
 			best = s.reply
 		}
@@ -211,12 +211,18 @@ func memberTable(members []memberItem) table {
 	}
 	for i := range members {
 		m := &members[i]
-		up := "-"
-		if m.UptimeMs > 0 && m.InContact {
-			up = ago(time.Duration(m.UptimeMs) * time.Millisecond)
-		}
-		row := []string{m.Name, m.Role, m.State, dash(m.Behind), strconv.FormatInt(m.Sessions, 10), up, dash(m.Version), dash(m.GRPC)}
-		t.rows = append(t.rows, append(row, dash(m.Peer), dash(m.HTTP), dash(m.Detail)))
+		t.rows = append(t.rows, []string{
+			m.Name, m.Role, m.State, dash(m.Behind), strconv.FormatInt(m.Sessions, 10), m.up(), dash(m.Version), dash(m.GRPC),
+			dash(m.Peer), dash(m.HTTP), dash(m.Detail),
+		})
 	}
 	return t
+}
+
+// up is for how long the server has been running.
+func (m *memberItem) up() string {
+	if m.UptimeMs <= 0 || !m.InContact {
+		return "-"
+	}
+	return ago(time.Duration(m.UptimeMs) * time.Millisecond)
 }

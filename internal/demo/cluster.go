@@ -9,12 +9,32 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/internal/contexts"
 )
+
+// Cluster says how to reach a cluster. The zero value is none.
+type Cluster struct {
+	Endpoints  string `json:"endpoints"`
+	CACert     string `json:"cacert,omitempty"` // files; none: no TLS
+	Cert       string `json:"cert,omitempty"`
+	Key        string `json:"key,omitempty"`
+	ServerName string `json:"serverName,omitempty"`
+}
+
+func (c *Cluster) options() []client.Option {
+	var opts []client.Option
+	if c.CACert != "" || c.Cert != "" {
+		opts = append(opts, client.WithTLSFiles(c.CACert, c.Cert, c.Key))
+	}
+	if c.ServerName != "" {
+		opts = append(opts, client.WithServerName(c.ServerName))
+	}
+	return opts
+}
 
 // ownCluster is a three-server cluster that a demonstration started for itself.
 type ownCluster struct {
@@ -89,5 +109,3 @@ func findCoordd() (string, error) {
 	}
 	return path, nil
 }
-
-func joinEndpoints(endpoints []string) string { return strings.Join(endpoints, ",") }

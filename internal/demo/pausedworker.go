@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 
 // Options say where and how a demonstration runs.
 type Options struct {
-	// Endpoints of the cluster; empty: start one.
-	Endpoints string
+	// Cluster to use; without endpoints: start one.
+	Cluster Cluster
 	// Worker is the command that runs RunWorker with one more argument.
 	Worker []string
 	// Fencing off lets the database take every write: the damage is shown and
@@ -49,7 +50,7 @@ func PausedWorker(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("not done within %s", demoLimit))
 	defer cancel()
 	l := newTimeline(o.Out)
-	endpoints, stop, err := clusterFor(ctx, o.Endpoints, l)
+	reach, stop, err := clusterFor(ctx, o.Cluster, l)
 	if err != nil {
 		return err
 	}
@@ -69,27 +70,27 @@ func PausedWorker(ctx context.Context, o Options) error {
 	}
 	l.say("database", "PostgreSQL is ready; fencing is %s", onOff(o.Fencing))
 	run := pausedRun{timeline: l, db: db, command: o.Worker, config: WorkerConfig{
-		Endpoints: endpoints, LockPath: demoLock, Database: pg.DSN(pgtest.Database), Resource: demoResource,
+		Cluster: reach, LockPath: demoLock, Database: pg.DSN(pgtest.Database), Resource: demoResource,
 		SessionTimeout: demoTimeout, Fencing: o.Fencing,
 	}}
 	return run.play(ctx)
 }
 
-func clusterFor(ctx context.Context, endpoints string, l *timeline) (string, func(), error) {
-	if endpoints != "" {
-		l.say("cluster", "using %s", endpoints)
-		return endpoints, func() {}, nil
+func clusterFor(ctx context.Context, given Cluster, l *timeline) (Cluster, func(), error) {
+	if given.Endpoints != "" {
+		l.say("cluster", "using %s", given.Endpoints)
+		return given, func() {}, nil
 	}
 	coordd, err := findCoordd()
 	if err != nil {
-		return "", nil, err
+		return Cluster{}, nil, err
 	}
 	c, err := startCluster(ctx, coordd)
 	if err != nil {
-		return "", nil, err
+		return Cluster{}, nil, err
 	}
-	l.say("cluster", "three servers are ready at %v", c.endpoints)
-	return joinEndpoints(c.endpoints), func() { _ = c.close() }, nil
+	l.say("cluster", "three servers are ready at %s", strings.Join(c.endpoints, ","))
+	return Cluster{Endpoints: strings.Join(c.endpoints, ",")}, func() { _ = c.close() }, nil
 }
 
 func prepare(ctx context.Context, db *sql.DB) error {

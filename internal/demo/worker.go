@@ -22,7 +22,7 @@ import (
 // argument.
 type WorkerConfig struct {
 	Name           string        `json:"name"`
-	Endpoints      string        `json:"endpoints"`
+	Cluster        Cluster       `json:"cluster"`
 	LockPath       string        `json:"lockPath"`
 	Database       string        `json:"database"` // data source name
 	Resource       string        `json:"resource"`
@@ -76,7 +76,8 @@ func (w *worker) run(ctx context.Context, in io.Reader) error {
 	}
 	defer db.Close()
 	w.db = db
-	c, err := client.Dial(ctx, w.Endpoints, client.WithSessionTimeout(w.SessionTimeout), client.WithSessionName("worker "+w.Name))
+	opts := append(w.Cluster.options(), client.WithSessionTimeout(w.SessionTimeout), client.WithSessionName("worker "+w.Name))
+	c, err := client.Dial(ctx, w.Cluster.Endpoints, opts...)
 	if err != nil {
 		return err
 	}
