@@ -55,9 +55,8 @@ func (c *conn) take(ctx context.Context, msg *coordpb.SessionRequest) error {
 	if c.session != 0 {
 		c.s.node.Heard(c.session, c.gen)
 	}
-	c.acknowledge(msg.GetAck())
-	if len(msg.GetRequests()) == 0 {
-		c.s.node.Acknowledge(c.session, c.acked.Load())
+	if c.acknowledge(msg.GetAck()) && len(msg.GetRequests()) == 0 {
+		c.s.node.Acknowledge(c.session, c.acked.Load()) // no write will carry it
 	}
 	c.backlog = append(c.backlog, msg.GetRequests()...)
 	for len(c.backlog) > 0 {
@@ -147,10 +146,11 @@ func (c *conn) acknowledged(n int) (allowed int, wait bool) {
 	return n, false
 }
 
-// acknowledge notes that the client has the answers up to ack.
-func (c *conn) acknowledge(ack uint64) {
+// acknowledge notes that the client has the answers up to ack. It reports
+// whether that is news.
+func (c *conn) acknowledge(ack uint64) bool {
 	if ack = min(ack, c.applied.Load()); ack <= c.acked.Load() {
-		return
+		return false
 	}
 	c.acked.Store(ack)
 	c.mu.Lock()
@@ -162,6 +162,7 @@ func (c *conn) acknowledge(ack uint64) {
 	if len(c.answers) == 0 {
 		c.answers = nil
 	}
+	return true
 }
 
 // handle passes requests on: writes to the node, reads to the reader.

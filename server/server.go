@@ -302,18 +302,18 @@ func (s *Server) stop(stopNode context.CancelFunc) {
 	for _, c := range s.hub.streams() {
 		c.end(fsm.ErrShuttingDown)
 	}
-	within(drainTime, s.streams.wait)
+	s.within(drainTime, s.streams.wait)
 	close(s.stopped) // calls that are being served end now
-	within(drainTime, s.grpc.GracefulStop)
+	s.within(drainTime, s.grpc.GracefulStop)
 	s.grpc.Stop()
 	s.stopHTTP()
 	s.workers.Wait()
 }
 
-// within waits for f for at most d. f goes on; what follows makes it end.
-func within(d time.Duration, f func()) {
+// within waits for f for at most d. f goes on until what follows makes it end.
+func (s *Server) within(d time.Duration, f func()) {
 	done := make(chan struct{})
-	go func() { defer close(done); f() }()
+	s.workers.Go(func() { defer close(done); f() })
 	select {
 	case <-done:
 	case <-time.After(d):
