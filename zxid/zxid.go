@@ -4,6 +4,7 @@
 package zxid
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,8 +41,12 @@ func (z ID) Next() ID {
 // String prints the id in hexadecimal, as ZooKeeper's tools do.
 func (z ID) String() string { return "0x" + strconv.FormatUint(uint64(z), 16) }
 
+// ErrSyntax is returned for text that is not an id.
+var ErrSyntax = errors.New("want a zxid such as 0x2a00001f3c or 180388634428")
+
 // Parse reads an id in hexadecimal with the prefix 0x, or in decimal (the
-// form of a fencing token).
+// form of a fencing token). The error is ErrSyntax with the text, also for a
+// number that is not positive with 64 bits.
 func Parse(s string) (ID, error) {
 	base, digits := 10, s
 	if hex, ok := strings.CutPrefix(strings.ToLower(s), "0x"); ok {
@@ -49,7 +54,7 @@ func Parse(s string) (ID, error) {
 	}
 	v, err := strconv.ParseUint(digits, base, 63)
 	if err != nil {
-		return 0, fmt.Errorf("zxid %q: want a number such as 0x2a00001f3c or 180388633090", s)
+		return 0, fmt.Errorf("%.40q: %w", s, ErrSyntax)
 	}
 	return ID(v), nil
 }
