@@ -110,7 +110,7 @@ func (e *encoder) readResult(r *readResult) *coordpb.ReadResult {
 	}
 	for i := range r.nodes {
 		n := &r.nodes[i]
-		p.Nodes = append(p.Nodes, &coordpb.Node{Path: n.path, Data: n.data, Stat: e.stat(&n.stat)})
+		p.Nodes = append(p.Nodes, &coordpb.Node{Path: n.path, Data: n.data, Stat: e.stat(&n.stat), Denied: n.denied})
 	}
 	return p
 }
@@ -213,7 +213,8 @@ type readResult struct {
 
 // walked is one node of a walk.
 type walked struct {
-	path string
-	data []byte
-	stat znode.Stat
+	path   string
+	data   []byte
+	stat   znode.Stat
+	denied bool // the caller may not read it
 }

@@ -13,7 +13,7 @@ func (s *Server) walk(q *reading, v *fsm.View) (*readResult, error) {
 	res := &readResult{more: more, nodes: make([]walked, 0, len(entries))}
 	for i := range entries {
 		e := &entries[i]
-		n := walked{path: e.Path, stat: e.Stat}
+		n := walked{path: e.Path, stat: e.Stat, denied: e.Denied}
 		size := overhead + len(e.Path)
 		if r.GetWithData() {
 			n.data = e.Data

@@ -710,13 +710,17 @@ func (x *SessionRequest) GetAck() uint64 {
 	return 0
 }
 
+// Within a message, replies that register a watch come first, then the events,
+// then the other replies: an event may come earlier than a reply that was made
+// before it, never later than one that shows its transaction.
 type SessionReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Welcome *Welcome               `protobuf:"bytes,1,opt,name=welcome,proto3" json:"welcome,omitempty"` // first message only
 	Replies []*Reply               `protobuf:"bytes,2,rep,name=replies,proto3" json:"replies,omitempty"`
 	Events  []*Event               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
-	// zxid is the last transaction applied when this message was queued. Every
-	// event up to it has been sent on this stream (a progress mark).
+	// zxid is a transaction that was applied when this message was sent. Every
+	// event up to it has been sent on this stream (a progress mark). It never goes
+	// back.
 	Zxid          uint64   `protobuf:"varint,4,opt,name=zxid,proto3" json:"zxid,omitempty"`
 	Goodbye       *Goodbye `protobuf:"bytes,5,opt,name=goodbye,proto3" json:"goodbye,omitempty"` // last message: why the server ends the stream
 	unknownFields protoimpl.UnknownFields
@@ -973,18 +977,23 @@ func (x *Auth) GetCredential() []byte {
 }
 
 type Welcome struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SessionId     uint64                 `protobuf:"varint,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
-	TimeoutMs     int64                  `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
-	Connection    uint64                 `protobuf:"varint,4,opt,name=connection,proto3" json:"connection,omitempty"`
-	ClusterId     string                 `protobuf:"bytes,5,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	ClusterName   string                 `protobuf:"bytes,6,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
-	Server        string                 `protobuf:"bytes,7,opt,name=server,proto3" json:"server,omitempty"`
-	NextSeq       uint64                 `protobuf:"varint,8,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"` // the first write number that has not been applied
-	Error         *Error                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`                     // set: refused, nothing else is valid, the stream ends
-	Current       uint64                 `protobuf:"varint,10,opt,name=current,proto3" json:"current,omitempty"`               // with CODE_IDENTITY_IN_USE: the session that holds the identity
-	Limits        *Limits                `protobuf:"bytes,11,opt,name=limits,proto3" json:"limits,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId uint64                 `protobuf:"varint,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Secret    []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	TimeoutMs int64                  `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// connection is the number of this connection: 1 after MODE_OPEN, or more if
+	// an earlier Hello with the same nonce had come to another server.
+	Connection  uint64 `protobuf:"varint,4,opt,name=connection,proto3" json:"connection,omitempty"`
+	ClusterId   string `protobuf:"bytes,5,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	ClusterName string `protobuf:"bytes,6,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
+	Server      string `protobuf:"bytes,7,opt,name=server,proto3" json:"server,omitempty"`
+	// next_seq is the first write number that has not been applied. With an error
+	// that says that the session has ended: the first that certainly was not; 0 if
+	// that is not known.
+	NextSeq       uint64  `protobuf:"varint,8,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"`
+	Error         *Error  `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`       // set: refused, nothing else is valid, the stream ends
+	Current       uint64  `protobuf:"varint,10,opt,name=current,proto3" json:"current,omitempty"` // with CODE_IDENTITY_IN_USE: the session that holds the identity
+	Limits        *Limits `protobuf:"bytes,11,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2014,6 +2023,7 @@ type Node struct {
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3,oneof" json:"data,omitempty"`
 	Stat          *Stat                  `protobuf:"bytes,3,opt,name=stat,proto3" json:"stat,omitempty"`
+	Denied        bool                   `protobuf:"varint,4,opt,name=denied,proto3" json:"denied,omitempty"` // the caller may not read it: no data, and nothing below it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2067,6 +2077,13 @@ func (x *Node) GetStat() *Stat {
 		return x.Stat
 	}
 	return nil
+}
+
+func (x *Node) GetDenied() bool {
+	if x != nil {
+		return x.Denied
+	}
+	return false
 }
 
 // Watch registers a lasting watch under Request.id. Its reply says from which
@@ -2391,8 +2408,8 @@ type HeartbeatRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SessionId     uint64                 `protobuf:"varint,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
-	Connection    uint64                 `protobuf:"varint,3,opt,name=connection,proto3" json:"connection,omitempty"`
-	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // rising; the answer names the newest that was counted
+	Connection    uint64                 `protobuf:"varint,3,opt,name=connection,proto3" json:"connection,omitempty"` // from the Welcome; 0 = 1
+	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`         // rising; the answer names the newest that was counted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3045,11 +3062,12 @@ const file_coord_proto_rawDesc = "" +
 	"\x05count\x18\a \x01(\x03R\x05count\x12\x14\n" +
 	"\x05stale\x18\b \x01(\bR\x05stale\x12\x15\n" +
 	"\x06age_ms\x18\t \x01(\x03R\x05ageMsB\a\n" +
-	"\x05_data\"`\n" +
+	"\x05_data\"x\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x17\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x88\x01\x01\x12\"\n" +
-	"\x04stat\x18\x03 \x01(\v2\x0e.coord.v1.StatR\x04statB\a\n" +
+	"\x04stat\x18\x03 \x01(\v2\x0e.coord.v1.StatR\x04stat\x12\x16\n" +
+	"\x06denied\x18\x04 \x01(\bR\x06deniedB\a\n" +
 	"\x05_data\"\xdb\x02\n" +
 	"\x05Watch\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12(\n" +
