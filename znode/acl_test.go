@@ -140,16 +140,16 @@ func TestDigestsAreHiddenWithoutAdmin(t *testing.T) {
 func TestReadsNeedRead(t *testing.T) {
 	r := newTester(t)
 	r.must(Op{Kind: OpCreate, Path: "/a", ACL: []ACL{{PermAll &^ PermRead, "world", "anyone"}}})
-	if _, _, err := r.tree.Get("/a", nil); err != ErrNoAuth {
+	if _, _, err := r.tree.Get("/a", nil); !errors.Is(err, ErrNoAuth) {
 		t.Errorf("Get: %v", err)
 	}
-	if _, _, err := r.tree.Children("/a", nil); err != ErrNoAuth {
+	if _, _, err := r.tree.Children("/a", nil); !errors.Is(err, ErrNoAuth) {
 		t.Errorf("Children: %v", err)
 	}
-	if _, err := r.tree.CountDescendants("/a", nil); err != ErrNoAuth {
+	if _, err := r.tree.CountDescendants("/a", nil); !errors.Is(err, ErrNoAuth) {
 		t.Errorf("CountDescendants: %v", err)
 	}
-	if _, _, err := r.tree.Walk("/a", nil, "", 1); err != ErrNoAuth {
+	if _, _, err := r.tree.Walk("/a", nil, "", 1); !errors.Is(err, ErrNoAuth) {
 		t.Errorf("Walk: %v", err)
 	}
 	if _, ok := r.tree.Exists("/a"); !ok {

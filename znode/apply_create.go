@@ -77,8 +77,8 @@ func (t *Tree) checkNew(path, name string, parent uint32, op *Op) error {
 	if path == root {
 		return ErrNodeExists
 	}
-	if fault := nameFault(name); fault != "" {
-		return badPath(path, fault)
+	if nameFault(name) != "" {
+		return ValidatePath(path)
 	}
 	if t.index.find(&t.nodes, parent, name) != 0 {
 		return ErrNodeExists

@@ -13,6 +13,7 @@ const AnyVersion int64 = -1
 // OpKind says what an Op does. The numbers are part of the log format.
 type OpKind uint8
 
+// The operations.
 const (
 	OpCreate OpKind = iota + 1
 	OpDelete
@@ -67,6 +68,7 @@ type Caller struct {
 // Cause says why a change happened.
 type Cause uint8
 
+// The causes.
 const (
 	ByRequest Cause = iota
 	BySessionClose
@@ -89,6 +91,7 @@ type Tx struct {
 // ChangeType says what happened to a node.
 type ChangeType uint8
 
+// The types of a change.
 const (
 	Created ChangeType = iota + 1
 	Deleted

@@ -10,6 +10,7 @@ import (
 // Kind is how long a znode lives. The zero value is Persistent.
 type Kind uint8
 
+// The kinds of znodes.
 const (
 	Persistent Kind = iota // until it is deleted
 	Ephemeral              // as long as its session

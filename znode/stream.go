@@ -127,7 +127,11 @@ func (c *chunkReader) more() bool {
 		return false
 	}
 	n := binary.LittleEndian.Uint32(head[:])
-	if n == 0 || n > maxChunk {
+	if n == 0 {
+		c.fail(corrupt("it ends too early"))
+		return false
+	}
+	if n > maxChunk {
 		c.fail(corrupt("a chunk of %d bytes", n))
 		return false
 	}

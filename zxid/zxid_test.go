@@ -13,7 +13,11 @@ func TestIDIsEpochThenCounter(t *testing.T) {
 		epoch, counter uint32
 		want           ID
 	}{
-		{0, 0, 0}, {0, 1, 1}, {1, 0, 1 << 32}, {0x2a, 0x1f3c, 0x2a00001f3c}, {0, math.MaxUint32, 1<<32 - 1},
+		{0, 0, 0},
+		{0, 1, 1},
+		{1, 0, 1 << 32},
+		{0x2a, 0x1f3c, 0x2a00001f3c},
+		{0, math.MaxUint32, 1<<32 - 1},
 		{MaxEpoch, math.MaxUint32, math.MaxInt64},
 	} {
 		z := Make(x.epoch, x.counter)
