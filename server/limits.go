@@ -9,16 +9,16 @@ import (
 
 // The settings that errors name when a limit was met.
 const (
-	settingNode           = "limits.node_size"
-	settingPath           = "limits.path_size"
-	settingFrame          = "limits.frame_size"
-	settingOps            = "limits.ops_per_transaction"
-	settingWatches        = "limits.watches_per_session"
-	settingAddress        = "limits.sessions_per_address"
-	settingSessions       = "limits.sessions"
-	settingInFlight       = "limits.requests_in_flight"
-	settingQueue          = "limits.queue_size"
-	settingWritesInFlight = "limits.unary_in_flight"
+	settingNode          = "limits.node_size"
+	settingPath          = "limits.path_size"
+	settingFrame         = "limits.frame_size"
+	settingOps           = "limits.ops_per_transaction"
+	settingWatches       = "limits.watches_per_session"
+	settingAddress       = "limits.sessions_per_address"
+	settingSessions      = "limits.sessions"
+	settingInFlight      = "limits.requests_in_flight"
+	settingQueue         = "limits.queue_size"
+	settingUnaryInFlight = "limits.unary_in_flight"
 )
 
 // Limits bounds what clients may use. A field that is zero stands for its
@@ -87,7 +87,7 @@ func (l Limits) Validate() error {
 		{settingAddress, l.SessionsPerAddress, 0, most},
 		{"limits.connections", l.Connections, 0, most},
 		{"limits.connections_per_address", l.ConnectionsPerAddress, 0, most},
-		{settingWritesInFlight, l.UnaryInFlight, 1, most},
+		{settingUnaryInFlight, l.UnaryInFlight, 1, most},
 	} {
 		if f.v < f.least || f.v > f.most {
 			return fmt.Errorf("%s: %d is not between %d and %d", f.name, f.v, f.least, f.most)

@@ -90,8 +90,7 @@ func New(cfg Config) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	serverTLS, err := s.openTLS()
-	if err != nil {
+	if err := s.openTLS(); err != nil {
 		return nil, err
 	}
 	if err := s.listen(); err != nil {
@@ -100,8 +99,8 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := s.openNode(); err != nil {
 		return nil, err
 	}
-	s.grpc = s.newGRPC(serverTLS)
-	s.http = s.newHTTP(serverTLS)
+	s.grpc = s.newGRPC(s.clientTLS("h2"))
+	s.http = s.newHTTP(s.clientTLS("http/1.1"))
 	return s, nil
 }
 
@@ -124,18 +123,33 @@ func newParts(cfg Config) *Server {
 	return s
 }
 
-// openTLS reads the certificates; nil without TLS.
-func (s *Server) openTLS() (*tls.Config, error) {
+// openTLS reads the certificates, if there are any, and secures the peer port.
+func (s *Server) openTLS() error {
 	if s.cfg.TLS.Zero() {
-		return nil, nil
+		return nil
 	}
 	src, err := tlsfiles.Open(s.cfg.TLS, 0, s.log)
 	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
+		return fmt.Errorf("tls: %w", err)
 	}
 	s.tls = src
 	s.cfg.Cluster.TLS = cluster.PeerTLS{Server: src.Server(tls.RequireAndVerifyClientCert), Client: src.Client}
-	return src.Server(s.cfg.ClientAuth), nil
+	return nil
+}
+
+// clientTLS is for a port of clients that speaks these protocols; nil without TLS.
+func (s *Server) clientTLS(protos ...string) *tls.Config {
+	if s.tls == nil {
+		return nil
+	}
+	return s.tls.Server(s.cfg.ClientAuth, protos...)
+}
+
+// ReloadTLS looks at the certificate files now instead of at the next interval.
+func (s *Server) ReloadTLS() {
+	if s.tls != nil {
+		s.tls.Look()
+	}
 }
 
 func (s *Server) listen() error {

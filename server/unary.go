@@ -175,7 +175,7 @@ func (s *Server) enterUnary() (release func(), err error) {
 	if n := s.unary.Add(1); int(n) > s.limits.UnaryInFlight {
 		s.unary.Add(-1)
 		s.metrics.throttled.unary.Add(1)
-		return nil, fmt.Errorf("%d calls are being served (%s): %w", n-1, settingWritesInFlight, fsm.ErrOverloaded)
+		return nil, fmt.Errorf("%d calls are being served (%s): %w", n-1, settingUnaryInFlight, fsm.ErrOverloaded)
 	}
 	return func() { s.unary.Add(-1) }, nil
 }

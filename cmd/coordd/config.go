@@ -82,10 +82,12 @@ type LimitsConfig struct {
 	OpsPerTransaction     int  `yaml:"ops_per_transaction" help:"most operations in one transaction"`
 	ChildrenPerReply      int  `yaml:"children_per_reply" help:"most children in one page of a listing"`
 	WatchesPerSession     int  `yaml:"watches_per_session" help:"most watches of one session"`
+	Sessions              int  `yaml:"sessions" help:"most open sessions of the cluster; 0: no limit"`
 	SessionsPerAddress    int  `yaml:"sessions_per_address" help:"most sessions from one address; 0: no limit"`
 	Connections           int  `yaml:"connections" help:"most client connections; 0: no limit"`
 	ConnectionsPerAddress int  `yaml:"connections_per_address" help:"most client connections from one address; 0: no limit"`
 	RequestsInFlight      int  `yaml:"requests_in_flight" help:"most unanswered requests of one session"`
+	UnaryInFlight         int  `yaml:"unary_in_flight" help:"most unanswered calls without a session"`
 	WritesPerSecond       int  `yaml:"writes_per_second" help:"most writes of one session in a second; 0: no limit"`
 	QueueSize             Size `yaml:"queue_size" help:"most bytes waiting for one slow client"`
 }
@@ -122,7 +124,7 @@ func defaultConfig() Config {
 		Limits: LimitsConfig{
 			NodeSize: 1 << 20, PathSize: 4 << 10, FrameSize: 4 << 20,
 			OpsPerTransaction: 4096, ChildrenPerReply: 100_000, WatchesPerSession: 100_000,
-			Connections: 20_000, RequestsInFlight: 1024, QueueSize: 16 << 20,
+			Connections: 20_000, RequestsInFlight: 1024, UnaryInFlight: 4096, QueueSize: 16 << 20,
 		},
 		Raft: RaftConfig{
 			Heartbeat: 200 * time.Millisecond, Election: 200 * time.Millisecond, Lease: 100 * time.Millisecond,
@@ -150,6 +152,7 @@ func (c *Config) validate() error {
 		positive("limits.children_per_reply", int64(c.Limits.ChildrenPerReply)),
 		positive("limits.watches_per_session", int64(c.Limits.WatchesPerSession)),
 		positive("limits.requests_in_flight", int64(c.Limits.RequestsInFlight)),
+		positive("limits.unary_in_flight", int64(c.Limits.UnaryInFlight)),
 		positive("limits.queue_size", int64(c.Limits.QueueSize)),
 		positive("raft.snapshot_log_size", int64(c.Raft.SnapshotLogSize)),
 	)

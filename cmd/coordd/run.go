@@ -61,13 +61,13 @@ func runServer(ctx context.Context, f *configFlags, c *Config, all []*setting) e
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go reloadOnHangup(ctx, f, c, lv, log)
+	go reloadOnHangup(ctx, f, c, lv, log, s.ReloadTLS)
 	return s.Run(ctx)
 }
 
-// reloadOnHangup re-reads the configuration on SIGHUP. The log level changes
-// at once (certificates do by themselves); what cannot change is named.
-func reloadOnHangup(ctx context.Context, f *configFlags, running *Config, lv *slog.LevelVar, log *slog.Logger) {
+// reloadOnHangup re-reads the configuration on SIGHUP. The log level and the
+// content of the certificate files change at once; what cannot change is named.
+func reloadOnHangup(ctx context.Context, f *configFlags, running *Config, lv *slog.LevelVar, log *slog.Logger, certificates func()) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -77,6 +77,7 @@ func reloadOnHangup(ctx context.Context, f *configFlags, running *Config, lv *sl
 			return
 		case <-hup:
 		}
+		certificates()
 		next, _, err := f.load()
 		if err != nil {
 			log.Error("the new configuration is refused", "event", "config_refused", "err", err)
@@ -174,10 +175,12 @@ func limits(l LimitsConfig) server.Limits {
 		OpsPerMulti:           l.OpsPerTransaction,
 		ChildrenPerReply:      l.ChildrenPerReply,
 		WatchesPerSession:     l.WatchesPerSession,
+		Sessions:              l.Sessions,
 		SessionsPerAddress:    l.SessionsPerAddress,
 		Connections:           l.Connections,
 		ConnectionsPerAddress: l.ConnectionsPerAddress,
 		RequestsInFlight:      l.RequestsInFlight,
+		UnaryInFlight:         l.UnaryInFlight,
 		WritesPerSecond:       l.WritesPerSecond,
 		QueueBytes:            int(l.QueueSize),
 	}

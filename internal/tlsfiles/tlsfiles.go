@@ -53,6 +53,7 @@ type Source struct {
 	log      *slog.Logger
 	current  atomic.Pointer[loaded]
 	failures atomic.Uint64
+	wake     chan struct{} // has room for one: look now
 	stop     chan struct{}
 	done     chan struct{}
 	once     sync.Once
@@ -70,7 +71,7 @@ func Open(f Files, every time.Duration, log *slog.Logger) (*Source, error) {
 	if every <= 0 {
 		every = 10 * time.Second
 	}
-	s := &Source{files: f, log: log, stop: make(chan struct{}), done: make(chan struct{})}
+	s := &Source{files: f, log: log, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	s.current.Store(first)
 	go s.watch(every)
 	return s, nil
@@ -81,6 +82,15 @@ func Open(f Files, every time.Duration, log *slog.Logger) (*Source, error) {
 func (s *Source) Close() {
 	s.once.Do(func() { close(s.stop) })
 	<-s.done
+}
+
+// Look makes the Source look at the files soon instead of at the next interval.
+// It does not wait.
+func (s *Source) Look() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is about to look anyway
+	}
 }
 
 // Failures counts the times new files were refused.
@@ -97,21 +107,27 @@ func (s *Source) Expiry() time.Time {
 
 // Server is a configuration for listeners. auth says what is asked of
 // clients; their certificates are checked against the CA file in use at the
-// time of the handshake.
-func (s *Source) Server(auth tls.ClientAuthType) *tls.Config {
+// time of the handshake. protos are the application protocols that the listener
+// speaks (ALPN), best first; none if its protocol has no such name.
+//
+// Sessions are not resumed: every handshake shows and checks the certificates
+// of its own time, and connections live too long for it to cost anything.
+func (s *Source) Server(auth tls.ClientAuthType, protos ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
+		NextProtos: protos,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			c := s.current.Load()
 			if c.cert == nil {
 				return nil, errors.New("tls: no certificate to serve with")
 			}
 			return &tls.Config{
-				MinVersion:   tls.VersionTLS12,
-				Certificates: []tls.Certificate{*c.cert},
-				ClientAuth:   auth,
-				ClientCAs:    c.pool,
-				NextProtos:   []string{"h2", "http/1.1"},
+				MinVersion:             tls.VersionTLS12,
+				Certificates:           []tls.Certificate{*c.cert},
+				ClientAuth:             auth,
+				ClientCAs:              c.pool,
+				NextProtos:             protos,
+				SessionTicketsDisabled: true,
 			}, nil
 		},
 	}
@@ -145,8 +161,9 @@ func (s *Source) watch(every time.Duration) {
 		case <-s.stop:
 			return
 		case <-tick.C:
-			refused = s.look(refused)
+		case <-s.wake:
 		}
+		refused = s.look(refused)
 	}
 }
 

@@ -1,93 +1,39 @@
 package tlsfiles
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
+	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coord/internal/testcerts"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// authority signs leaf certificates for tests.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
+func testFiles(t *testing.T) testcerts.Files {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test-ca"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &authority{cert, key}
+	return testcerts.In(t.TempDir())
 }
 
-func (a *authority) issue(t *testing.T, f Files, cn string, serial int64) {
+func open(t *testing.T, f testcerts.Files, every time.Duration) *Source {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	s, err := Open(Files(f), every, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: cn},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, f.CA, "CERTIFICATE", a.cert.Raw)
-	write(t, f.Key, "EC PRIVATE KEY", keyDER)
-	write(t, f.Cert, "CERTIFICATE", der)
+	t.Cleanup(s.Close)
+	return s
 }
 
-func write(t *testing.T, name, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func testFiles(t *testing.T) Files {
-	dir := t.TempDir()
-	return Files{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-}
-
-// handshake connects a client to a server of the two sources and returns the
-// server's certificate.
-func handshake(t *testing.T, server, client *tls.Config) (*x509.Certificate, error) {
+// handshake connects a client to a server of the two configurations, sends a
+// byte to it, and returns what the client knows of the connection.
+func handshake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,58 +41,77 @@ func handshake(t *testing.T, server, client *tls.Config) (*x509.Certificate, err
 	}
 	defer l.Close()
 	served := make(chan error, 1)
-	go func() {
-		c, err := l.Accept()
-		if err != nil {
-			served <- err
-			return
-		}
-		defer c.Close()
-		served <- tls.Server(c, server).Handshake()
-	}()
+	go func() { served <- serveOne(l, server) }()
 	c, err := tls.Dial("tcp", l.Addr().String(), client)
 	if err != nil {
-		<-served
-		return nil, err
+		return tls.ConnectionState{}, errors.Join(err, <-served)
 	}
 	defer c.Close()
-	if err := <-served; err != nil {
-		return nil, err
-	}
-	return c.ConnectionState().PeerCertificates[0], nil
+	_, err = io.ReadFull(c, make([]byte, 1)) // a refusal, or a ticket, comes first
+	return c.ConnectionState(), errors.Join(err, <-served)
 }
 
-func TestNewFilesServeNewHandshakes(t *testing.T) {
-	f, ca := testFiles(t), newAuthority(t)
-	ca.issue(t, f, "first", 2)
-	s, err := Open(f, time.Hour, quiet)
+func serveOne(l net.Listener, cfg *tls.Config) error {
+	c, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = tls.Server(c, cfg).Write([]byte("x"))
+	return err
+}
+
+func servedName(t *testing.T, server, client *tls.Config) string {
+	t.Helper()
+	state, err := handshake(t, server, client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	return state.PeerCertificates[0].Subject.CommonName
+}
+
+func TestNewFilesServeNewHandshakes(t *testing.T) {
+	f, ca := testFiles(t), testcerts.New(t, "ca")
+	ca.Write(t, f, "first", testcerts.Both)
+	s := open(t, f, time.Hour)
 	server := s.Server(tls.RequireAndVerifyClientCert)
-	got, err := handshake(t, server, s.Client("127.0.0.1"))
-	if err != nil || got.Subject.CommonName != "first" {
-		t.Fatalf("first handshake: %v, %v", got, err)
+	if got := servedName(t, server, s.Client("127.0.0.1")); got != "first" {
+		t.Fatalf("first handshake: %s", got)
 	}
-	ca.issue(t, f, "second", 3)
+	ca.Write(t, f, "second", testcerts.Both)
 	s.look([3][]byte{})
-	got, err = handshake(t, server, s.Client("127.0.0.1"))
-	if err != nil || got.Subject.CommonName != "second" {
-		t.Fatalf("after the files changed: %v, %v", got, err)
+	if got := servedName(t, server, s.Client("127.0.0.1")); got != "second" {
+		t.Fatalf("after the files changed: %s", got)
+	}
+}
+
+// TestFilesAreLookedAtInTimeAndOnDemand waits for the Source to find new files
+// by itself and when it is told to look.
+func TestFilesAreLookedAtInTimeAndOnDemand(t *testing.T) {
+	for name, every := range map[string]time.Duration{"in time": 10 * time.Millisecond, "on demand": time.Hour} {
+		f, ca := testFiles(t), testcerts.New(t, "ca")
+		ca.Write(t, f, "first", testcerts.Both)
+		s := open(t, f, every)
+		before := s.current.Load()
+		ca.Write(t, f, "second", testcerts.Both)
+		if every == time.Hour {
+			s.Look()
+			s.Look() // never waits
+		}
+		for deadline := time.Now().Add(10 * time.Second); s.current.Load() == before; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the new files are not in use", name)
+			}
+		}
 	}
 }
 
 func TestFilesThatDoNotFitLeaveTheOldOnesInUse(t *testing.T) {
-	f, ca := testFiles(t), newAuthority(t)
-	ca.issue(t, f, "good", 2)
-	s, err := Open(f, time.Hour, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	other := Files{CA: f.CA + "2", Cert: f.Cert, Key: f.Key + "2"}
-	ca.issue(t, other, "half-written", 3) // new certificate, old key
+	f, ca := testFiles(t), testcerts.New(t, "ca")
+	ca.Write(t, f, "good", testcerts.Both)
+	s := open(t, f, time.Hour)
+	cert, _ := ca.Issue(t, "half-written", testcerts.Both)
+	testcerts.Put(t, f.Cert, cert) // new certificate, old key
 	refused := s.look([3][]byte{})
 	if s.Failures() != 1 {
 		t.Fatalf("failures = %d, want 1", s.Failures())
@@ -154,52 +119,101 @@ func TestFilesThatDoNotFitLeaveTheOldOnesInUse(t *testing.T) {
 	if s.look(refused); s.Failures() != 1 {
 		t.Fatal("the same bad files were reported twice")
 	}
-	got, err := handshake(t, s.Server(tls.NoClientCert), s.Client("127.0.0.1"))
-	if err != nil || got.Subject.CommonName != "good" {
-		t.Fatalf("handshake: %v, %v", got, err)
+	if got := servedName(t, s.Server(tls.NoClientCert), s.Client("127.0.0.1")); got != "good" {
+		t.Fatalf("served: %s", got)
 	}
 }
 
 func TestClientOfAnotherAuthorityIsRefused(t *testing.T) {
-	f, g := testFiles(t), testFiles(t)
-	newAuthority(t).issue(t, f, "server", 2)
-	newAuthority(t).issue(t, g, "stranger", 2)
-	s, err := Open(f, time.Hour, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	c, err := Open(g, time.Hour, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	cfg := c.Client("127.0.0.1")
-	cfg.RootCAs = s.current.Load().pool
-	if _, err := handshake(t, s.Server(tls.RequireAndVerifyClientCert), cfg); err == nil {
-		t.Fatal("a stranger's certificate was accepted")
+	f, ca := testFiles(t), testcerts.New(t, "ca")
+	ca.Write(t, f, "server", testcerts.Both)
+	s := open(t, f, time.Hour)
+	for name, certs := range map[string][]tls.Certificate{
+		"another authority": {testcerts.New(t, "ca").Pair(t, "stranger", testcerts.Both)},
+		"expired":           {ca.Pair(t, "late", testcerts.Expired)},
+		"not for clients":   {ca.Pair(t, "web", testcerts.ServerOnly)},
+		"none":              nil,
+	} {
+		client := &tls.Config{RootCAs: ca.Pool(), Certificates: certs}
+		if len(certs) > 0 { // even if the server does not ask for its kind
+			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certs[0], nil }
+		}
+		if _, err := handshake(t, s.Server(tls.RequireAndVerifyClientCert), client); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
 	}
 }
 
-func TestMissingFileIsNamed(t *testing.T) {
+// TestTrustEndsWithTheNextHandshake lets a client come back with what it kept of
+// its last connection after its authority was taken out of the files.
+func TestTrustEndsWithTheNextHandshake(t *testing.T) {
+	f, old, next := testFiles(t), testcerts.New(t, "old"), testcerts.New(t, "new")
+	old.Write(t, f, "server", testcerts.Both)
+	s := open(t, f, time.Hour)
+	pool := old.Pool()
+	pool.AddCert(next.Cert)
+	client := &tls.Config{
+		RootCAs: pool, Certificates: []tls.Certificate{old.Pair(t, "alice", testcerts.ClientOnly)},
+		ClientSessionCache: tls.NewLRUClientSessionCache(1), ServerName: "127.0.0.1",
+	}
+	server := s.Server(tls.RequireAndVerifyClientCert)
+	for range 2 {
+		state, err := handshake(t, server, client)
+		if err != nil || state.DidResume {
+			t.Fatalf("resumed %v, %v", state.DidResume, err)
+		}
+	}
+	next.Write(t, f, "server", testcerts.Both)
+	s.look([3][]byte{})
+	if _, err := handshake(t, server, client); err == nil {
+		t.Error("a client of the old authority is let in")
+	}
+}
+
+func TestOfferedProtocolsAreThoseOfTheListener(t *testing.T) {
+	f, ca := testFiles(t), testcerts.New(t, "ca")
+	ca.Write(t, f, "server", testcerts.Both)
+	s := open(t, f, time.Hour)
+	for _, tc := range []struct {
+		speaks []string
+		want   string
+	}{{[]string{"http/1.1"}, "http/1.1"}, {[]string{"h2"}, "h2"}, {nil, ""}} {
+		client := &tls.Config{RootCAs: ca.Pool(), NextProtos: []string{"h2", "http/1.1"}}
+		state, err := handshake(t, s.Server(tls.NoClientCert, tc.speaks...), client)
+		if err != nil || state.NegotiatedProtocol != tc.want {
+			t.Errorf("a listener of %q is spoken to in %q, %v", tc.speaks, state.NegotiatedProtocol, err)
+		}
+	}
+}
+
+func TestExpiryIsThatOfTheCertificateInUse(t *testing.T) {
+	f, ca := testFiles(t), testcerts.New(t, "ca")
+	ca.Write(t, f, "server", testcerts.Both)
+	if got := time.Until(open(t, f, time.Hour).Expiry()); got < time.Hour || got > 4*time.Hour {
+		t.Errorf("ends in %s", got)
+	}
+	f.Cert, f.Key = "", ""
+	if got := open(t, f, time.Hour).Expiry(); !got.IsZero() {
+		t.Errorf("without a certificate: %s", got)
+	}
+}
+
+func TestUnusableFilesAreNamed(t *testing.T) {
 	f := testFiles(t)
-	if _, err := Open(f, time.Hour, quiet); err == nil || !os.IsNotExist(unwrapAll(err)) {
-		t.Fatalf("err = %v, want one that names the missing file", err)
+	if _, err := Open(Files(f), time.Hour, quiet); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: %v", err)
 	}
-	if err := (Files{Cert: "x"}).Validate(false); err == nil {
-		t.Fatal("a certificate without its key was accepted")
+	testcerts.New(t, "ca").Write(t, f, "server", testcerts.Both)
+	testcerts.Put(t, f.CA, []byte("no certificate"))
+	if _, err := Open(Files(f), time.Hour, quiet); err == nil || !strings.Contains(err.Error(), f.CA) {
+		t.Errorf("a CA file without a certificate: %v", err)
 	}
-}
-
-func unwrapAll(err error) error {
-	for {
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return err
+	for _, half := range []Files{{Cert: "x"}, {Key: "x"}} {
+		if err := half.Validate(false); err == nil {
+			t.Errorf("%+v was accepted", half)
 		}
-		if _, isPath := err.(*os.PathError); isPath {
-			return err
-		}
-		err = u.Unwrap()
+	}
+	if (Files{CA: "x"}).Validate(false) != nil || (Files{CA: "x"}).Validate(true) == nil {
+		t.Error("only a client may do without a certificate")
 	}
 }
