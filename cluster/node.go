@@ -130,6 +130,7 @@ func (n *Node) peerNetConfig() peerNetConfig {
 	if n.cfg.TLS.Server != nil {
 		c.serverTLS = func() *tls.Config { return n.cfg.TLS.Server }
 		c.clientTLS = n.cfg.TLS.Client
+		c.admit = admitServers
 	}
 	return c
 }
