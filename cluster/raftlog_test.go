@@ -126,7 +126,7 @@ func TestTrailingLogsAreSetByBytes(t *testing.T) {
 		for range 80 {
 			c.apply(l, cmd)
 		}
-		if err := setTrailingLogs(l.raft, l.log); err != nil {
+		if err := setTrailingLogs(l.raft, l.log, trailingLogBytes); err != nil {
 			t.Fatal(err)
 		}
 		if got := l.raft.ReloadableConfig(); got.TrailingLogs < 63 || got.TrailingLogs > 65 || got.HeartbeatTimeout != 200*time.Millisecond {

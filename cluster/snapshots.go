@@ -53,6 +53,12 @@ func (s *snapshots) due() bool {
 	return s.node.stores.log.bytesAfter(s.covered.Load()) >= uint64(s.node.cfg.SnapshotLogSize)
 }
 
+// trailing is how much log stays behind a snapshot: as much as causes one, so
+// that a server that was away for less does not need the whole snapshot.
+func (s *snapshots) trailing() uint64 {
+	return min(trailingLogBytes, uint64(s.node.cfg.SnapshotLogSize))
+}
+
 // take writes a snapshot of everything applied. It returns the index of the one
 // that is there if nothing was applied since.
 func (s *snapshots) take() (uint64, error) {
@@ -62,7 +68,10 @@ func (s *snapshots) take() (uint64, error) {
 	}
 	s.taking.Lock()
 	defer s.taking.Unlock()
-	if err := setTrailingLogs(r, s.node.stores.log); err != nil {
+	if covered := s.covered.Load(); covered > 0 && covered >= s.newest.Load() {
+		return covered, nil
+	}
+	if err := setTrailingLogs(r, s.node.stores.log, s.trailing()); err != nil {
 		return 0, err
 	}
 	start := time.Now()

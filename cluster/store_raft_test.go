@@ -71,7 +71,7 @@ func TestRaftFindsItsStateAgainInEitherStore(t *testing.T) {
 				}
 				want = append(want, cmd)
 				if life == 1 && i == 4 {
-					if err := setTrailingLogs(r, s.log); err != nil {
+					if err := setTrailingLogs(r, s.log, trailingLogBytes); err != nil {
 						t.Fatal(err)
 					}
 					if err := r.Snapshot().Error(); err != nil {

@@ -28,7 +28,7 @@ const (
 	maxAppendEntries = 256
 	// initialTrailing is used only until the owner has set it by bytes.
 	initialTrailing = 10240
-	// trailingLogBytes is how much log stays behind a snapshot, so that a
+	// trailingLogBytes is how much log stays behind a snapshot at most, so that a
 	// follower that was away for a moment does not need the whole snapshot.
 	trailingLogBytes = 64 << 20
 	// never is long enough for raft's own snapshot timer, which must not fire:
@@ -70,10 +70,10 @@ func newRaftConfig(id serverID, times raftTimes, log hclog.Logger) (*raft.Config
 	return c, raft.ValidateConfig(c)
 }
 
-// setTrailingLogs makes the next snapshot leave about trailingLogBytes of log.
-// Call it right before each snapshot.
-func setTrailingLogs(r *raft.Raft, log *logStore) error {
+// setTrailingLogs makes the next snapshot leave about size bytes of log. Call it
+// right before each snapshot.
+func setTrailingLogs(r *raft.Raft, log *logStore, size uint64) error {
 	c := r.ReloadableConfig()
-	c.TrailingLogs = log.entriesWithin(trailingLogBytes)
+	c.TrailingLogs = log.entriesWithin(size)
 	return r.ReloadConfig(c)
 }

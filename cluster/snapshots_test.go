@@ -1,0 +1,252 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/znode"
+)
+
+func bigOp(path string, size int) znode.Op {
+	op := createOp(path)
+	op.Data = bytes.Repeat([]byte{7}, size)
+	return op
+}
+
+// smallSnapshots makes snapshots frequent, and leaves little log behind them.
+func smallSnapshots(c *Config) { c.SnapshotLogSize = 1 << 20 }
+
+func TestSnapshotIsTakenByTheBytesOfTheLog(t *testing.T) {
+	inFakeTime(t, 1, smallSnapshots, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		for i := range 200 { // many small entries are little log
+			if _, err := w.create("n1", fmt.Sprintf("/small%d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if n := w.node("n1").Counters().Snapshots; n != 0 {
+			t.Errorf("%d snapshots after 200 small writes", n)
+		}
+		for i := range 12 {
+			if r := w.propose("n1", bigOp(fmt.Sprintf("/big%d", i), 100<<10)).wait(t, time.Second); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		w.eventually(5*time.Second, "a snapshot", func() bool { return w.node("n1").Counters().Snapshots > 0 })
+		w.kill("n1")
+		w.start("n1")
+		w.awaitLeader()
+		if !w.exists("n1", "/big11") || !w.exists("n1", "/small199") {
+			t.Error("the state is lost")
+		}
+	})
+}
+
+func TestSnapshotOnDemandSaysHowFarItReaches(t *testing.T) {
+	inFakeTime(t, 1, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		if _, err := w.create("n1", "/a"); err != nil {
+			t.Fatal(err)
+		}
+		index, err := w.node("n1").Snapshot()
+		if err != nil || index < w.node("n1").Machine().Index() {
+			t.Errorf("Snapshot() = %d, %v; applied is %d", index, err, w.node("n1").Machine().Index())
+		}
+		again, err := w.node("n1").Snapshot()
+		if err != nil || again < index {
+			t.Errorf("a second one: %d, %v", again, err)
+		}
+		w.shutdown("n1")
+	})
+}
+
+// F9: a follower that was cut off gets a snapshot while it serves. What entered
+// there before is settled, whether it was applied in the part it never saw or
+// not at all.
+func TestSnapshotInstalledWhileServingSettlesWhatIsPending(t *testing.T) {
+	inFakeTime(t, 3, smallSnapshots, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		f := w.followers()[0]
+		c := w.open(f, time.Hour)
+		gone := w.open(f, time.Hour)
+		if r := c.send(createOp("/first")).wait(t, time.Second); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		for _, p := range w.peers {
+			if p.Name != f {
+				w.net.refuse(f+":7421", p.Address)
+			}
+		}
+		lost := c.send(createOp("/never-arrived"))
+		own := w.propose(f, createOp("/own"))
+		orphan := gone.send(createOp("/orphan"))
+		leader := w.awaitLeader()
+		// Somebody else has the numbers applied in the meantime, as if the
+		// follower's own copies had arrived.
+		copyOf := fsm.AppendCommand(nil, &fsm.Command{
+			Kind: fsm.CmdWrite, Line: c.line(), Seq: c.seq, Write: &fsm.Write{Ops: []znode.Op{createOp("/never-arrived")}},
+		})
+		if err := w.node(leader).reign.Load().batch.offer(w.t.Context(), [][]byte{copyOf}); err != nil {
+			t.Fatal(err)
+		}
+		kill := newMailbox()
+		w.node(leader).Propose(&fsm.Command{Kind: fsm.CmdKill, Kill: &fsm.Kill{Session: gone.id}}, kill)
+		kill.wait(t, time.Second)
+		for i := range 30 {
+			if r := w.propose(leader, bigOp(fmt.Sprintf("/big%d", i), 100<<10)).wait(t, time.Second); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		w.eventually(10*time.Second, "a snapshot", func() bool { return w.node(leader).Counters().Snapshots > 0 })
+		if _, err := w.node(leader).Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range w.peers {
+			if p.Name != f {
+				w.net.admit(f+":7421", p.Address)
+			}
+		}
+		if r := lost.wait(t, 20*time.Second); r.Err != nil || r.Status != fsm.StatusRepeat {
+			t.Errorf("applied in the gap: %v %v, want the remembered result", r.Status, r.Err)
+		}
+		if r := own.wait(t, 20*time.Second); r.Err != nil || r.Status != fsm.StatusDone {
+			t.Errorf("not applied in the gap: %v %v", r.Status, r.Err)
+		}
+		if r := orphan.wait(t, 20*time.Second); r.Status != fsm.StatusGone || r.Err == nil {
+			t.Errorf("of a session that was killed: %v %v", r.Status, r.Err)
+		}
+		w.hosts[f].hook.mu.Lock()
+		restored := w.hosts[f].hook.restored
+		w.hosts[f].hook.mu.Unlock()
+		if restored == 0 {
+			t.Error("no snapshot was installed: nothing was tested")
+		}
+		w.converged()
+	})
+}
+
+// F15: one clock of three is a year ahead, and that server leads.
+func TestClockAYearAheadDoesNotPoisonTime(t *testing.T) {
+	inFakeTime(t, 3, nil, func(w *world) {
+		w.hosts["n2"].skew = 365 * 24 * time.Hour
+		w.start()
+		w.awaitFormed()
+		for _, leader := range []string{"n2", "n1", "n2", "n3"} {
+			if _, err := w.node("n1").Transfer(w.t.Context(), leader); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually(5*time.Second, "the leader", func() bool { return w.leader() == leader })
+			time.Sleep(time.Second)
+			if _, err := w.create("n1", fmt.Sprintf("/at%d", time.Now().UnixNano())); err != nil {
+				t.Fatal(err)
+			}
+			var clock int64
+			w.node("n1").Machine().View(func(v *fsm.View) { clock = v.Clock })
+			if off := time.UnixMilli(clock).Sub(time.Now()); off.Abs() > time.Second {
+				t.Errorf("led by %s the cluster clock is %v off", leader, off)
+			}
+		}
+	})
+}
+
+func TestClusterClockGoesOnDuringALeadership(t *testing.T) {
+	inFakeTime(t, 3, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		clock := func() (ms int64) {
+			if _, err := w.create("n1", fmt.Sprintf("/at%d", time.Now().UnixNano())); err != nil {
+				t.Fatal(err)
+			}
+			w.node("n1").Machine().View(func(v *fsm.View) { ms = v.Clock })
+			return ms
+		}
+		before := clock()
+		time.Sleep(time.Minute)
+		if d := clock() - before; d < 59_900 || d > 60_300 {
+			t.Errorf("in a minute the cluster clock went on by %d ms", d)
+		}
+	})
+}
+
+func TestEmptyContainersAndOldTTLNodesAreReaped(t *testing.T) {
+	inFakeTime(t, 3, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		container, child, ttl := createOp("/c"), createOp("/c/child"), createOp("/ttl")
+		container.Node = znode.Container
+		ttl.Node, ttl.TTL = znode.TTL, 2*time.Second
+		for _, op := range []znode.Op{container, child, ttl, {Kind: znode.OpDelete, Path: "/c/child", Version: znode.AnyVersion}} {
+			if r := w.propose("n1", op).wait(t, time.Second); r.Err != nil {
+				t.Fatalf("%s: %v", op.Path, r.Err)
+			}
+		}
+		w.eventually(10*time.Second, "both are gone everywhere", func() bool {
+			for _, p := range w.peers {
+				if w.exists(p.Name, "/c") || w.exists(p.Name, "/ttl") {
+					return false
+				}
+			}
+			return true
+		})
+	})
+}
+
+func TestIdleSessionsAnswersAreTrimmed(t *testing.T) {
+	inFakeTime(t, 3, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		c := w.open("n2", time.Hour)
+		for i := range 10 {
+			c.send(createOp(fmt.Sprintf("/n%d", i))).wait(t, time.Second)
+		}
+		unacked := func() (n int) {
+			w.node("n1").Machine().View(func(v *fsm.View) { n, _ = v.Sessions.Get(c.id).Line.Unacked() })
+			return n
+		}
+		if unacked() != 10 {
+			t.Fatalf("%d answers are kept, want 10", unacked())
+		}
+		w.node("n2").Acknowledge(c.id, c.seq)
+		w.eventually(5*time.Second, "they are dropped", func() bool { return unacked() == 0 })
+	})
+}
+
+// F23: a server whose disk fails is cut off, and the others elect.
+func TestServerWhoseDiskFailsIsCutOff(t *testing.T) {
+	inFakeTime(t, 3, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		bad := w.leader()
+		w.node(bad).fatal(errors.New("the disk failed"))
+		w.eventually(5*time.Second, "another leader", func() bool {
+			for _, p := range w.peers {
+				if n := w.node(p.Name); p.Name != bad && n.reign.Load() != nil {
+					return true
+				}
+			}
+			return false
+		})
+		h := w.hosts[bad]
+		h.mu.Lock()
+		fatals := len(h.fatals)
+		h.mu.Unlock()
+		if fatals != 1 {
+			t.Errorf("Fatal was called %d times", fatals)
+		}
+		if h.node.Status().Ready {
+			t.Error("it says that it is ready")
+		}
+		if err := <-h.done; err == nil {
+			t.Error("Run ended without saying why")
+		}
+		h.node = nil
+	})
+}
