@@ -7,4 +7,8 @@
 // changes on every replica. A Tree is used by one caller at a time; what it
 // returns (data, ACL lists, paths) is never changed afterwards and may be read
 // without its lock.
+//
+// [Tree.Apply] and [Tree.Multi] do operations, [Tree.Snapshot] takes an image
+// that is written while the tree goes on. DESIGN.md beside the code says why the
+// tree is laid out as it is.
 package znode

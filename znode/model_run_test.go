@@ -84,7 +84,7 @@ func (r *run) one() {
 	op := r.op()
 	got, err := r.tree.Apply(tx, &op)
 	want, _ := r.model.apply(mtx, &op)
-	if err != got.Err {
+	if !errors.Is(err, got.Err) {
 		r.Fatalf("%+v: error %v, in the result %v", op, err, got.Err)
 	}
 	r.same(op, []OpResult{got}, []OpResult{want}, tx, mtx)
@@ -99,7 +99,7 @@ func (r *run) multi() {
 	before := r.tree.Digest()
 	got, err := r.tree.Multi(tx, ops)
 	want, wantErr := r.model.multi(mtx, ops)
-	if meaning(err) != meaning(wantErr) {
+	if !errors.Is(meaning(err), meaning(wantErr)) {
 		r.Fatalf("%+v: %v, want %v", ops, err, wantErr)
 	}
 	var failed *MultiError

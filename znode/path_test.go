@@ -115,10 +115,10 @@ func TestReadOfAMalformedPathIsNotThere(t *testing.T) {
 		if _, ok := tree.Exists(p); ok {
 			t.Errorf("%q exists", p)
 		}
-		if _, _, err := tree.Get(p, nil); err != ErrNoNode {
+		if _, _, err := tree.Get(p, nil); !errors.Is(err, ErrNoNode) {
 			t.Errorf("Get %q: %v", p, err)
 		}
-		if _, _, err := tree.Children(p, nil); err != ErrNoNode {
+		if _, _, err := tree.Children(p, nil); !errors.Is(err, ErrNoNode) {
 			t.Errorf("Children %q: %v", p, err)
 		}
 	}
