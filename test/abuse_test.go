@@ -47,7 +47,7 @@ func stillWell(t *testing.T, c *processes, cl *client.Client) {
 
 func (p *process) stats(t testing.TB) *coordpb.StatsReply {
 	t.Helper()
-	conn, err := grpc.NewClient(p.grpc(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(p.grpc(), grpc.WithTransportCredentials(p.c.credentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

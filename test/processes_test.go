@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coord/api/coordpb"
@@ -71,6 +72,7 @@ type processes struct {
 	dir   string
 	conf  string
 	nodes []*process
+	creds credentials.TransportCredentials // of the operator; nil without TLS
 }
 
 // process is one server. It may be stopped and started again.
@@ -248,9 +250,17 @@ func (c *processes) endpoints() []string {
 
 func (c *processes) target() string { return strings.Join(c.endpoints(), ",") }
 
+// credentials are those of the operator, who may look at the servers.
+func (c *processes) credentials() credentials.TransportCredentials {
+	if c.creds == nil {
+		return insecure.NewCredentials()
+	}
+	return c.creds
+}
+
 // status asks one server how it is.
 func (p *process) status() (*coordpb.StatusReply, error) {
-	conn, err := grpc.NewClient(p.grpc(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(p.grpc(), grpc.WithTransportCredentials(p.c.credentials()))
 	if err != nil {
 		return nil, err
 	}

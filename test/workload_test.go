@@ -36,14 +36,14 @@ type counter struct {
 
 // startCounters opens n sessions, each at a server of its client's choice, that
 // write without a pause until stop.
-func startCounters(t testing.TB, endpoints []string, n int) *counters {
+func startCounters(t testing.TB, endpoints []string, n int, opts ...client.Option) *counters {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &counters{t: t, cancel: cancel}
 	t.Cleanup(cancel)
 	for i := range n {
 		dialCtx, done := context.WithTimeout(ctx, 20*time.Second)
-		c, err := client.Dial(dialCtx, strings.Join(endpoints, ","), client.WithSessionTimeout(20*time.Second))
+		c, err := client.Dial(dialCtx, strings.Join(endpoints, ","), append([]client.Option{client.WithSessionTimeout(20 * time.Second)}, opts...)...)
 		done()
 		if err != nil {
 			t.Fatal(err)

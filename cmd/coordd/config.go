@@ -9,7 +9,7 @@ import (
 // Config is everything that can be set, in the words of the configuration
 // file. A setting's name is its path in the file (raft.log_store); the
 // environment (COORDD_RAFT_LOG_STORE) and flags (--raft-log-store) follow from
-// it, see settings.go.
+// it, see settings.go. A secret has no flag.
 type Config struct {
 	Cluster  ClusterConfig  `yaml:"cluster"`
 	Node     NodeConfig     `yaml:"node"`
@@ -63,7 +63,7 @@ type TLSConfig struct {
 // AuthConfig names the superusers.
 type AuthConfig struct {
 	Superusers  []string `yaml:"superusers" help:"certificate names (CN) that may do everything"`
-	SuperDigest string   `yaml:"super_digest" help:"digest identity super:<hash> that passes every ACL"`
+	SuperDigest string   `yaml:"super_digest" secret:"true" help:"digest identity super:<hash> that passes every ACL"`
 }
 
 // SessionConfig bounds the session timeouts that clients may ask for.

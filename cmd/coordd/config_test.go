@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 func load(t *testing.T, file string, env map[string]string, flags map[string]string) (*Config, []*setting, error) {
@@ -116,5 +118,28 @@ func TestSizes(t *testing.T) {
 		if got, err := parseSize(text); err == nil {
 			t.Errorf("%q was read as %d", text, got)
 		}
+	}
+}
+
+func TestSecretsAreNotShownAndHaveNoFlag(t *testing.T) {
+	const hash = "super:c2VjcmV0"
+	_, all, err := load(t, "auth: {super_digest: \""+hash+"\"}\n", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := showSettings(&out, all); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), hash) || !strings.Contains(out.String(), "(set)") {
+		t.Errorf("shown:\n%s", out.String())
+	}
+	var f configFlags
+	f.add(pflag.NewFlagSet("", pflag.ContinueOnError))
+	if f.flags.Lookup("auth-super-digest") != nil {
+		t.Error("a secret can be given as a flag, which every user of the machine can read")
+	}
+	if f.flags.Lookup("auth-superusers") == nil {
+		t.Error("what is no secret has no flag")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// configFlags adds --config and one flag for each setting.
+// configFlags adds --config and one flag for each setting that is no secret.
 type configFlags struct {
 	file  string
 	flags *pflag.FlagSet
@@ -23,6 +23,9 @@ func (f *configFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "config", "", "configuration file (YAML)")
 	c := defaultConfig()
 	for _, s := range settingsOf(&c) {
+		if s.secret {
+			continue
+		}
 		flag := flags.VarPF(&textFlag{text: s.String()}, s.flag(), "", s.help)
 		if s.value.Kind().String() == "bool" {
 			flag.NoOptDefVal = "true"
@@ -139,7 +142,7 @@ func showSettings(w io.Writer, all []*setting) error {
 	fmt.Fprintln(tw, "SETTING\tVALUE\tFROM")
 	for _, s := range all {
 		value := s.String()
-		if s.name == "auth.super_digest" && value != "" {
+		if s.secret && value != "" {
 			value = "(set)"
 		}
 		if value == "" {

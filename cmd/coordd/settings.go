@@ -61,6 +61,7 @@ type setting struct {
 	name   string // raft.log_store
 	help   string
 	value  reflect.Value
+	secret bool   // never shown, and no flag: others can read those of a process
 	origin string // where the effective value came from
 }
 
@@ -140,7 +141,7 @@ func leaves(v reflect.Value, prefix string) (out []*setting) {
 			out = append(out, leaves(v.Field(i), name+".")...)
 			continue
 		}
-		out = append(out, &setting{name: name, help: field.Tag.Get("help"), value: v.Field(i), origin: "default"})
+		out = append(out, &setting{name: name, help: field.Tag.Get("help"), value: v.Field(i), secret: field.Tag.Get("secret") == "true", origin: "default"})
 	}
 	return out
 }
