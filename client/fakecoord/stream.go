@@ -222,10 +222,11 @@ func (w *watch) match(ch *change) (coordpb.EventType, bool) {
 // transaction that the event is part of.
 func (st *stream) event(e *coordpb.Event) {
 	st.c.counts.Events++
-	st.put(&coordpb.SessionReply{Events: []*coordpb.Event{e}})
-	last := st.out[len(st.out)-1]
-	last.Zxid = min(last.Zxid, e.Zxid-1)
+	m := &coordpb.SessionReply{Events: []*coordpb.Event{e}}
+	st.put(m)
 	if e.Last || e.Type == coordpb.EventType_EVENT_RESYNC {
-		last.Zxid = e.Zxid
+		m.Zxid = e.Zxid
+	} else {
+		m.Zxid = min(m.Zxid, e.Zxid-1)
 	}
 }

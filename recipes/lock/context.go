@@ -1,0 +1,45 @@
+package lock
+
+import "context"
+
+// handleKey finds the handle of the lock with this path.
+type handleKey struct{ path string }
+
+func withHandle(ctx context.Context, h *Handle) context.Context {
+	return context.WithValue(ctx, handleKey{h.Path()}, h)
+}
+
+// FromContext finds the handle that Do (or Handle.Context) put into ctx, so that
+// a callee can require a lock instead of taking it again. Acquire with such a
+// ctx for the same path returns ErrDeadlock while the handle holds the lock.
+func FromContext(ctx context.Context, path string) (*Handle, bool) {
+	h, ok := ctx.Value(handleKey{path}).(*Handle)
+	return h, ok
+}
+
+// checkedContext looks at the clock whenever it is asked, so that the first
+// question after a pause of the process gets the right answer.
+type checkedContext struct {
+	context.Context
+	h *Handle
+}
+
+func (c checkedContext) Done() <-chan struct{} {
+	c.h.check()
+	return c.Context.Done()
+}
+
+func (c checkedContext) Err() error {
+	c.h.check()
+	return c.Context.Err()
+}
+
+// within is a child of ctx that is also done when the handle is over.
+func (h *Handle) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancelCause(withHandle(ctx, h))
+	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+	return checkedContext{inner, h}, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}

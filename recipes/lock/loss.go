@@ -1,0 +1,144 @@
+package lock
+
+import (
+	"context"
+	"time"
+
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/znode"
+)
+
+// lostBy describes the loss.
+func (h *Handle) lostBy(reason error) *LostError {
+	return &LostError{Path: h.Path(), Node: h.Node(), Token: h.FencingToken(), Reason: reason}
+}
+
+// lostError is the *LostError of a lost handle, else nil.
+func (h *Handle) lostError() error {
+	h.check()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e, ok := h.over.(*LostError); ok {
+		return e
+	}
+	return nil
+}
+
+// lose makes the handle lost, once and for good: the holder is told now.
+func (h *Handle) lose(reason error) {
+	if h.drop(h.lostBy(reason)) {
+		close(h.lost)
+	}
+}
+
+// drop ends the handle with a cause. It returns false if it was over.
+func (h *Handle) drop(cause error) bool {
+	h.mu.Lock()
+	if h.over != nil {
+		h.mu.Unlock()
+		return false
+	}
+	h.over = cause
+	h.timer.Stop()
+	h.mu.Unlock()
+	h.cancel(cause)
+	h.stop()
+	return true
+}
+
+// check makes the handle lost if its time is over. After a pause of the process
+// it may be the first to know.
+func (h *Handle) check() {
+	ended := h.sessionOver()
+	if !ended && h.Remaining() > 0 {
+		return
+	}
+	h.mu.Lock()
+	over := h.over != nil
+	h.mu.Unlock()
+	switch {
+	case over:
+	case ended:
+		h.lose(context.Cause(h.session.Context()))
+	default:
+		h.lose(ErrMargin)
+		h.freeLater()
+	}
+}
+
+// freeLater removes the queue entry of a handle that was lost by the margin, if
+// the session turns out to live on: nobody may be left to do it. It waits until
+// the deadline that the margin was before, so that the work has the time to stop
+// that the margin is meant to give.
+func (h *Handle) freeLater() {
+	time.AfterFunc(h.place.opts.margin, func() {
+		if !h.sessionOver() {
+			h.place.m.remove(h.Node(), h.place.stat, 0)
+		}
+	})
+}
+
+// look is run by the timer.
+func (h *Handle) look() {
+	h.check()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over == nil {
+		h.timer.Reset(h.nextLook())
+	}
+}
+
+// nextLook is the time to the next look at the clock. Timers stand still while
+// the machine sleeps, so it is not simply what remains.
+func (h *Handle) nextLook() time.Duration {
+	return max(time.Millisecond, min(h.Remaining(), h.session.Timeout()/4))
+}
+
+// watchNode tells of the end of the queue entry. It ends with the handle.
+func (h *Handle) watchNode() {
+	for ev, err := range h.place.m.c.Watch(h.ctx, h.Node(), client.Since(h.place.stat.Czxid)) {
+		switch {
+		case err != nil && h.ctx.Err() == nil && !h.sessionOver():
+			// The entry cannot be watched (a limit, a permission): its holder
+			// could not be told of its end, so it must not rely on it.
+			h.lose(err)
+			h.freeLater()
+			return
+		case err != nil:
+			return
+		case ev.Type == client.EventDeleted:
+			h.lose(h.deletedBy(ev.Cause))
+			return
+		case ev.Type == client.EventResync:
+			_ = h.Verify(h.ctx) // it takes note of a loss itself
+		}
+	}
+}
+
+// awaitReason makes a handle lost whose queue entry is not there any more. The
+// watch of the entry is about to say why.
+func (h *Handle) awaitReason() {
+	t := time.NewTimer(reasonWait)
+	defer t.Stop()
+	select {
+	case <-h.lost:
+	case <-t.C:
+		h.lose(ErrDeleted)
+	}
+}
+
+const reasonWait = time.Second
+
+// deletedBy is the reason of a loss that is seen as the end of the queue entry.
+// The end of its session is often seen this way first.
+func (h *Handle) deletedBy(cause client.Cause) error {
+	s := h.session
+	switch {
+	case h.sessionOver():
+		return context.Cause(s.Context())
+	case cause == znode.BySessionExpiry || cause == znode.BySessionClose:
+		return &client.SessionError{ID: s.ID(), Reason: client.Silent, Timeout: s.Timeout(), Detail: "the cluster has ended it"}
+	default:
+		return ErrDeleted
+	}
+}

@@ -1,0 +1,104 @@
+package lock
+
+import (
+	"cmp"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// entry is one child of a lock that stands in its queue.
+type entry struct {
+	name    string
+	number  uint64
+	pattern Pattern
+}
+
+// Pattern is the family of clients whose naming a queue entry follows.
+type Pattern string
+
+const (
+	PatternCurator Pattern = "curator" // _c_<id>-lock-, ours and Curator's
+	PatternKazoo   Pattern = "kazoo"   // <id>__lock__
+	PatternPlain   Pattern = "plain"   // lock-
+	PatternOther   Pattern = "other"   // anything else with a number
+)
+
+// numberDigits is the least length of a sequential node's number.
+const numberDigits = 10
+
+// parseEntry reads the name of a child. Every child that ends in a number stands
+// in the queue, whoever made it: counting one too many makes us wait, one too
+// few would let two in.
+func parseEntry(name string) (entry, bool) {
+	head := strings.TrimRight(name, "0123456789")
+	digits := name[len(head):]
+	if len(digits) < numberDigits {
+		return entry{}, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return entry{}, false
+	}
+	return entry{name: name, number: n, pattern: patternOf(head)}, true
+}
+
+func patternOf(head string) Pattern {
+	switch {
+	case strings.HasPrefix(head, "_c_") && strings.HasSuffix(head, "-lock-"):
+		return PatternCurator
+	case strings.HasSuffix(head, "__lock__"):
+		return PatternKazoo
+	case head == "lock-":
+		return PatternPlain
+	default:
+		return PatternOther
+	}
+}
+
+// queueOf picks the entries out of a lock's children and puts them in the order
+// of their numbers. Names do not sort by number: they begin with random parts,
+// and numbers past ten digits are longer.
+func queueOf(names []string) []entry {
+	var q []entry
+	for _, name := range names {
+		if e, ok := parseEntry(name); ok {
+			q = append(q, e)
+		}
+	}
+	slices.SortFunc(q, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
+	})
+	return q
+}
+
+// place finds name in the children of a lock and who stands right before it,
+// without sorting: with many waiters that is most of the work of a handover.
+func place(names []string, name string) (before string, ahead int, found bool) {
+	own, _ := parseEntry(name)
+	var nearest entry
+	for _, n := range names {
+		if n == name {
+			found = true
+			continue
+		}
+		if e, ok := parseEntry(n); ok && e.number < own.number {
+			if ahead++; before == "" || e.number > nearest.number {
+				before, nearest = n, e
+			}
+		}
+	}
+	return before, ahead, found
+}
+
+// newPrefix is the name of a new entry, up to its number. The random part tells
+// it from every other entry, also from one that has the same number because the
+// folder was deleted and made anew meanwhile.
+func newPrefix() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it does not fail
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-lock-", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
