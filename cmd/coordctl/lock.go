@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -12,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/fence"
 	"github.com/coordd/coord/recipes/lock"
+	"github.com/coordd/coord/znode"
 )
 
 // Exit codes of `coordctl lock` for its own failures, as env(1) and timeout(1)
@@ -57,7 +58,9 @@ COORD_SESSION_ID and COORD_ENDPOINTS in its environment. Give the token to
 whatever it writes to, so that a newer holder's writes are safe from it.
 
 If the lock is lost, the command gets SIGTERM and, --kill-after later, SIGKILL:
-early enough that it has ended before the next holder can start.
+early enough that it has ended before the next holder can start. What cannot be
+helped is a pause of coordctl itself (SIGSTOP, a frozen machine): the token is for
+that. The command ends with coordctl, too, where the system can arrange it (Linux).
 
 Exit code: the command's, or 128+n for a signal; 122 the lock was lost, 123 not
 acquired in time, 125 coordctl itself failed, 126 not executable, 127 not found.`,
@@ -67,7 +70,7 @@ acquired in time, 125 coordctl itself failed, 126 not executable, 127 not found.
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
-				return &codedError{exitCannotRun, err}
+				return err
 			}
 			return runLock(cmd.Context(), e, &o, args[0], command(args[1:]))
 		},
@@ -113,48 +116,44 @@ func (o *lockOptions) killTime(granted time.Duration) (time.Duration, error) {
 	if o.killAfter == 0 {
 		return min(5*time.Second, granted/6), nil
 	}
-	if o.killAfter > granted/2 {
-		return 0, usagef("--kill-after %s is more than half of the session timeout %s: the command could outlive the lock", o.killAfter, granted)
+	if most := granted/2 - lossMargin; o.killAfter > most {
+		return 0, usagef("--kill-after %s is above %s: that and %s must be less than half of the session timeout %s, "+
+			"or a single late answer would cost the lock", o.killAfter, most, lossMargin, granted)
 	}
 	return o.killAfter, nil
 }
 
 func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []string) error {
+	if err := znode.ValidatePath(path); err != nil {
+		return usagef("lock: %w", err)
+	}
 	program, err := findProgram(argv)
 	if err != nil {
 		return err
 	}
-	opts := []client.Option{client.WithSessionTimeout(o.sessionTimeout)}
-	c, err := e.dialWith(ctx, opts...)
+	c, err := e.dialWith(ctx, client.WithSessionTimeout(o.sessionTimeout))
 	if err != nil {
-		return asCannotRun(err)
+		return err
 	}
-	defer c.Close()
+	defer c.Close() // at the latest the end of the session frees the lock
 	kill, err := o.killTime(c.Session().Timeout())
 	if err != nil {
-		return &codedError{exitCannotRun, err}
+		return err
 	}
-	m := lock.New(c, path, lockRecipeOptions(o, kill)...)
-	h, err := acquire(ctx, m, o)
+	h, err := o.acquire(ctx, lock.New(c, path, o.recipe(kill)...))
 	if err != nil {
-		return o.acquireError(e, path, err)
+		return o.notAcquired(e, path, err)
 	}
-	held := &heldLock{env: e, options: o, path: path, handle: h, session: c.Session().ID(), killAfter: kill, since: time.Now()}
-	if held.endpoints, err = e.endpointList(); err != nil {
-		return asCannotRun(err)
-	}
+	held := &heldLock{env: e, options: o, path: path, handle: h, killAfter: kill, since: time.Now()}
 	code, err := held.run(ctx, program, argv)
-	return errors.Join(held.release(ctx), result(code, err))
-}
-
-func result(code int, err error) error {
+	held.release(ctx)
 	if err == nil && code != 0 {
 		return exitError(code)
 	}
 	return err
 }
 
-func lockRecipeOptions(o *lockOptions, kill time.Duration) []lock.Option {
+func (o *lockOptions) recipe(kill time.Duration) []lock.Option {
 	opts := []lock.Option{lock.SafetyMargin(kill + lossMargin)}
 	if o.owner != "" {
 		opts = append(opts, lock.Owner(o.owner))
@@ -165,43 +164,54 @@ func lockRecipeOptions(o *lockOptions, kill time.Duration) []lock.Option {
 	return opts
 }
 
-func acquire(ctx context.Context, m *lock.Mutex, o *lockOptions) (*lock.Handle, error) {
+func (o *lockOptions) acquire(ctx context.Context, m *lock.Mutex) (*lock.Handle, error) {
 	if o.noWait {
 		return m.TryAcquire(ctx)
 	}
 	if o.wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.wait, &timeLimitError{o.wait})
+		ctx, cancel = context.WithTimeout(ctx, o.wait)
 		defer cancel()
 	}
 	return m.Acquire(ctx)
 }
 
-// acquireError says why there is no lock.
-func (o *lockOptions) acquireError(e *env, path string, err error) error {
+// notAcquired says why there is no lock.
+func (o *lockOptions) notAcquired(e *env, path string, err error) error {
 	var busy *lock.BusyError
 	switch {
 	case errors.As(err, &busy):
-		e.note("%s: %v", path, err)
+		e.note("%s", busyText(busy))
 		return exitError(o.conflictCode)
 	case errors.Is(err, context.DeadlineExceeded):
-		e.note("%s: not acquired within %s", path, o.wait)
+		e.note("lock %s: not acquired within %s", path, o.wait)
 		return exitError(o.conflictCode)
-	case errors.Is(err, context.Canceled):
-		return errInterrupted
 	default:
-		return asCannotRun(err)
+		return err
 	}
 }
 
-// asCannotRun gives an error of ours the code 125, as the command's codes must
-// stay its own.
-func asCannotRun(err error) error { return &codedError{exitCannotRun, err} }
+// busyText says who holds the lock, since when, and how many wait already.
+func busyText(b *lock.BusyError) string {
+	s := b.Error()
+	if !b.Holder.Since.IsZero() {
+		s += fmt.Sprintf(", in line since %s (%s ago)", timestamp(b.Holder.Since.UnixMilli()), ago(time.Since(b.Holder.Since)))
+	}
+	return s
+}
 
-// endpointList is what the command gets as COORD_ENDPOINTS.
-func (e *env) endpointList() (string, error) {
-	t, err := e.resolve()
-	return strings.Join(t.Endpoints, ","), err
+// ownFailure gives what is wrong with `coordctl lock` itself the code 125, as
+// the other codes are the command's.
+func ownFailure(err error) error {
+	var coded *codedError
+	switch {
+	case err == nil, errors.As(err, new(exitError)), errors.Is(err, errInterrupted):
+		return err
+	case errors.As(err, &coded) && coded.code >= exitLost:
+		return err
+	default:
+		return &codedError{exitCannotRun, err}
+	}
 }
 
 // heldLock is a lock in use by the command.
@@ -209,27 +219,30 @@ type heldLock struct {
 	*env
 	options   *lockOptions
 	path      string
-	endpoints string
 	handle    *lock.Handle
-	session   client.SessionID
 	killAfter time.Duration
 	since     time.Time
 }
 
 // environment is the command's.
-func (h *heldLock) environment() []string {
+func (h *heldLock) environment() ([]string, error) {
+	t, err := h.resolve()
+	if err != nil {
+		return nil, err
+	}
 	return append(os.Environ(),
-		"COORD_FENCING_TOKEN="+h.handle.FencingToken().String(),
+		fence.EnvToken+"="+h.handle.FencingToken().String(),
 		"COORD_LOCK_PATH="+h.path,
-		"COORD_LOCK_NODE="+h.handle.Path(),
-		"COORD_SESSION_ID="+h.session.String(),
-		"COORD_ENDPOINTS="+h.endpoints,
-	)
+		"COORD_LOCK_NODE="+h.handle.Node(),
+		"COORD_SESSION_ID="+h.handle.Session().ID().String(),
+		"COORD_ENDPOINTS="+strings.Join(t.Endpoints, ","),
+	), nil
 }
 
-// release waits for --hold-at-least and gives the lock back. A lost lock has
-// nothing to give back.
-func (h *heldLock) release(ctx context.Context) error {
+// release waits for --hold-at-least and gives the lock back. The command is done
+// by now, and its exit code stands whatever becomes of this: a lock that could
+// not be given back ends with the session.
+func (h *heldLock) release(ctx context.Context) {
 	if rest := h.options.holdAtLeast - time.Since(h.since); rest > 0 && h.handle.Held() {
 		select {
 		case <-time.After(rest):
@@ -238,15 +251,9 @@ func (h *heldLock) release(ctx context.Context) error {
 		}
 	}
 	if !h.handle.Held() {
-		return nil
+		return
 	}
 	if err := h.handle.Release(ctx); err != nil {
-		return asCannotRun(fmt.Errorf("release %s: %w", h.path, err))
+		h.note("%v", err)
 	}
-	return nil
-}
-
-// printHandle is what a person sees who holds a lock without a command.
-func (h *heldLock) printHandle(w io.Writer) {
-	fmt.Fprintf(w, "coordctl: holding %s with token %s until Ctrl-C\n", h.path, h.handle.FencingToken())
 }

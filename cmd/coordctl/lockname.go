@@ -1,106 +1,33 @@
 package main
 
 import (
-	"cmp"
-	"encoding/json"
+	"context"
 	"path"
 	"regexp"
-	"slices"
-	"strconv"
-	"unicode"
 
 	"github.com/coordd/coord/client"
 )
 
-// Families of clients that share the znodes of a lock. Members of one family
-// see each other; between families a lock does not exclude by default.
-const (
-	curator = "curator" // Curator, go-zookeeper and this project's recipe
-	kazoo   = "kazoo"
-)
+// lockEntry matches the names of the znodes in a lock's line: those of this
+// project, Curator and go-zookeeper, old ones of both, and kazoo's. The number
+// behind them has ten digits or more.
+var lockEntry = regexp.MustCompile(`^(?:_c_[0-9A-Za-z-]+-lock-|lock-|[0-9a-f]{32}__lock__)[0-9]{10,}$`)
 
-// lockNames are the names of the znodes in a lock's line. The number behind them
-// has ten digits or more, and a sign once ZooKeeper's counter has wrapped.
-var lockNames = []struct {
-	family  string
-	pattern *regexp.Regexp
-}{
-	{curator, regexp.MustCompile(`^(?:_c_[0-9A-Za-z-]+-)?lock-(-?[0-9]{9,19})$`)},
-	{kazoo, regexp.MustCompile(`^[0-9a-f]{32}__lock__(-?[0-9]{9,19})$`)},
-}
-
-// contender is one znode in a lock's line.
-type contender struct {
-	path   string
-	family string
-	number int64
-	stat   client.Stat
-	data   []byte
-}
-
-// newContender recognises a znode of a lock's line: an ephemeral one with one of
-// the names.
-func newContender(n *client.Node) (contender, bool) {
-	if n.Stat.Kind != client.Ephemeral {
-		return contender{}, false
-	}
-	for _, l := range lockNames {
-		m := l.pattern.FindStringSubmatch(path.Base(n.Path))
-		if m == nil {
-			continue
-		}
-		number, err := strconv.ParseInt(m[1], 10, 64)
+// findLocks returns the paths of the locks at root and below: the parents of
+// ephemeral znodes with such names, in the order of the walk. Nothing else is
+// kept of the tree.
+func findLocks(ctx context.Context, c *client.Client, root string, answered func()) ([]string, error) {
+	var locks []string
+	seen := map[string]bool{}
+	for n, err := range visit(ctx, c, root, -1, answered) {
 		if err != nil {
-			return contender{}, false
+			return nil, err
 		}
-		return contender{path: n.Path, family: l.family, number: number, stat: n.Stat, data: n.Data}, true
-	}
-	return contender{}, false
-}
-
-// sortLine puts a line in its order. Numbers of one parent do not repeat, so
-// that the families have one order together.
-func sortLine(line []contender) {
-	slices.SortFunc(line, func(a, b contender) int { return cmp.Compare(a.number, b.number) })
-}
-
-// mixed says whether clients of different families are in one line.
-func mixed(line []contender) bool {
-	for i := range line {
-		if line[i].family != line[0].family {
-			return true
+		dir := path.Dir(n.Path)
+		if n.Stat.Kind == client.Ephemeral && !seen[dir] && lockEntry.MatchString(path.Base(n.Path)) {
+			seen[dir] = true
+			locks = append(locks, dir)
 		}
 	}
-	return false
-}
-
-// ownerData is what the recipes write into their znodes.
-type ownerData struct {
-	Owner  string            `json:"owner"`
-	Labels map[string]string `json:"labels"`
-}
-
-// maxOwner bounds a name from foreign data.
-const maxOwner = 64
-
-// owner is the name in the znode's data: this project's JSON, or the text that
-// other clients write.
-func (c *contender) owner() (name string, labels map[string]string) {
-	var d ownerData
-	if err := json.Unmarshal(c.data, &d); err == nil && d.Owner != "" {
-		return d.Owner, d.Labels
-	}
-	text := string(c.data)
-	for _, r := range text {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return "", nil
-		}
-	}
-	if r := []rune(text); len(r) > maxOwner {
-		text = string(r[:maxOwner]) + "…"
-	}
-	if text != "" && c.family != curator {
-		text = "(" + c.family + ") " + text
-	}
-	return text, nil
+	return locks, nil
 }

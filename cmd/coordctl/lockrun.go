@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -23,9 +22,9 @@ func findProgram(argv []string) (string, error) {
 	case err == nil || errors.Is(err, exec.ErrDot):
 		return path, nil
 	case errors.Is(err, os.ErrPermission):
-		return "", &codedError{exitNotExecutable, fmt.Errorf("%s: %w", argv[0], err)}
+		return "", &codedError{exitNotExecutable, err}
 	default:
-		return "", &codedError{exitNoCommand, fmt.Errorf("%s: %w", argv[0], err)}
+		return "", &codedError{exitNoCommand, err}
 	}
 }
 
@@ -35,29 +34,42 @@ func (h *heldLock) run(ctx context.Context, program string, argv []string) (int,
 	if program == "" {
 		return h.hold(ctx)
 	}
+	environment, err := h.environment()
+	if err != nil {
+		return 0, err
+	}
+	tty := h.ownTerminal()
 	cmd := exec.Command(program, argv[1:]...)
 	cmd.Args[0] = argv[0]
-	cmd.Env = h.environment()
+	cmd.Env = environment
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = h.stdin, h.stdout, h.stderr
 	cmd.SysProcAttr = childAttributes()
+	if tty != nil {
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, tty.fd
+	}
 	signals := make(chan os.Signal, 16) // more at once are dropped, as the kernel does
-	signal.Notify(signals, forwarded...)
+	signal.Notify(signals, append(unlessIgnored(forwarded...), syscall.SIGCHLD)...)
 	defer signal.Stop(signals)
-	if !h.handle.Held() {
-		return exitLost, nil // lost before the command could start
+	if ctx.Err() != nil {
+		return 0, errInterrupted
+	}
+	if !h.handle.Held() { // before the command could start
+		h.sayLost()
+		return exitLost, nil
 	}
 	exited, err := startTied(cmd)
 	if err != nil {
 		return 0, &codedError{exitNotExecutable, err}
 	}
-	child := &lockedChild{heldLock: h, pid: cmd.Process.Pid, argv0: argv[0], exited: exited}
-	defer takeTerminal(child.pid)()
-	return child.wait(signals)
+	defer tty.takeBack(cmd.Process.Pid)
+	c := &lockedChild{heldLock: h, pid: cmd.Process.Pid, argv0: argv[0], environment: environment, exited: exited, tty: tty}
+	return c.wait(signals), nil
 }
 
 // hold keeps the lock without a command.
 func (h *heldLock) hold(ctx context.Context) (int, error) {
-	h.printHandle(h.stderr)
+	fmt.Fprintf(h.stderr, "coordctl: holding %s with token %s (%s, session %s) until Ctrl-C\n",
+		h.path, h.handle.FencingToken(), h.handle.Node(), h.handle.Session().ID())
 	select {
 	case <-ctx.Done():
 		return exitOK, nil
@@ -67,76 +79,108 @@ func (h *heldLock) hold(ctx context.Context) (int, error) {
 	}
 }
 
+// sayLost says what was lost, whose error names the lock, and for how long it
+// was held.
 func (h *heldLock) sayLost() {
-	h.note("lock %s lost after %s: %v", h.path, ago(time.Since(h.since)), context.Cause(h.handle.Context()))
+	h.note("%v; it was held for %s", context.Cause(h.handle.Context()), ago(time.Since(h.since)))
 }
 
 // lockedChild is the running command, in a process group of its own.
 type lockedChild struct {
 	*heldLock
-	pid    int
-	argv0  string
-	exited <-chan error
+	pid         int
+	argv0       string
+	environment []string
+	exited      <-chan error
+	tty         *terminal // nil: it has none
+	lost        bool      // the lock
 }
 
-// wait passes signals on until the command has ended. When the lock is lost
-// first, it does what --on-lost says.
-func (c *lockedChild) wait(signals <-chan os.Signal) (int, error) {
+// wait passes signals on until the command has ended, and returns the exit code.
+// When the lock is lost first, it does what --on-lost says.
+func (c *lockedChild) wait(signals <-chan os.Signal) int {
 	lost := c.handle.Lost()
-	wasLost := false
 	for {
 		select {
 		case err := <-c.exited:
-			code := exitCode(err)
-			if wasLost && c.options.onLost != "warn" {
-				code = exitLost
-			}
-			return code, nil
+			return c.ended(err)
 		case s := <-signals:
-			c.signal(s.(syscall.Signal))
+			c.pass(s.(syscall.Signal))
 		case <-lost:
-			lost, wasLost = nil, true
-			c.sayLost()
-			if c.options.onLost == "kill" {
-				return exitLost, c.end()
+			lost = nil
+			if c.whenLost() {
+				return exitLost
 			}
-			c.react()
 		}
 	}
+}
+
+// ended is the exit code of a command that has ended by itself.
+func (c *lockedChild) ended(err error) int {
+	if !c.lost && !c.handle.Held() { // both at the same time
+		c.sayLost()
+		c.lost = true
+	}
+	if c.lost && c.options.onLost != "warn" {
+		return exitLost
+	}
+	return exitCode(err)
+}
+
+// whenLost does what --on-lost says, and returns whether the command has ended.
+func (c *lockedChild) whenLost() (ended bool) {
+	c.lost = true
+	c.sayLost()
+	if c.options.onLost == "kill" {
+		c.end()
+		return true
+	}
+	c.react()
+	return false
+}
+
+// pass hands a signal on. That the command was stopped is none for it.
+func (c *lockedChild) pass(s syscall.Signal) {
+	switch {
+	case s != syscall.SIGCHLD:
+		c.signal(s)
+	case c.tty != nil && isStopped(c.pid):
+		c.suspend()
+	}
+}
+
+// suspend does what a shell expects of a job whose command was stopped at the
+// terminal: it stops as well. A lock that is lost meanwhile ends the command
+// before it can go on.
+func (c *lockedChild) suspend() {
+	c.note("%s is stopped; lock %s is lost unless it goes on within %s", c.argv0, c.path, ago(c.handle.Remaining()))
+	c.tty.takeBack(c.pid)
+	_ = syscall.Kill(0, syscall.SIGSTOP) // all of the job; returns when it goes on
+	if !c.handle.Held() {
+		return // Lost is closed
+	}
+	c.tty.give(c.pid)
+	c.signal(syscall.SIGCONT)
 }
 
 // signal reaches the whole process group; one that has ended is left alone.
 func (c *lockedChild) signal(s syscall.Signal) { _ = syscall.Kill(-c.pid, s) }
 
 // end makes the command end within killAfter.
-func (c *lockedChild) end() error {
+func (c *lockedChild) end() {
 	start := time.Now()
 	c.signal(syscall.SIGTERM)
 	c.signal(syscall.SIGCONT)
+	kill := time.NewTimer(c.killAfter)
+	defer kill.Stop()
 	select {
 	case <-c.exited:
 		c.signal(syscall.SIGKILL) // what it left behind in its group
 		c.note("sent SIGTERM to %s (process group %d); it ended after %s", c.argv0, c.pid, ago(time.Since(start)))
-	case <-time.After(c.killAfter):
+	case <-kill.C:
 		c.signal(syscall.SIGKILL)
 		<-c.exited
 		c.note("killed %s (process group %d) %s after SIGTERM", c.argv0, c.pid, ago(time.Since(start)))
-	}
-	return nil
-}
-
-// react runs the command of --on-lost exec:CMD; the locked one goes on.
-func (c *lockedChild) react() {
-	line, ok := strings.CutPrefix(c.options.onLost, "exec:")
-	if !ok {
-		c.note("%s goes on without the lock (--on-lost warn)", c.argv0)
-		return
-	}
-	reaction := exec.Command("/bin/sh", "-c", line)
-	reaction.Env = append(c.environment(), fmt.Sprintf("COORD_CHILD_PID=%d", c.pid))
-	reaction.Stdout, reaction.Stderr = c.stderr, c.stderr
-	if err := reaction.Run(); err != nil {
-		c.note("--on-lost %q: %v", line, err)
 	}
 }
 

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 )
 
 // childAttributes gives the command a process group of its own, so that it can
@@ -33,17 +30,10 @@ func startTied(cmd *exec.Cmd) (<-chan error, error) {
 	return exited, <-started
 }
 
-// takeTerminal makes the command's group the terminal's foreground, so that
-// it may read from it, and returns what gives it back.
-func takeTerminal(pgid int) func() {
-	fd := int(os.Stdin.Fd())
-	if !term.IsTerminal(fd) {
-		return func() {}
-	}
-	signal.Ignore(syscall.SIGTTOU)
-	_ = unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, pgid) // fails if it has ended
-	return func() {
-		_ = unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, unix.Getpgrp())
-		signal.Reset(syscall.SIGTTOU)
-	}
+// isStopped says, once, that a child was stopped. It does not take its exit
+// status away from who waits for it.
+func isStopped(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG, nil)
+	return err == nil && info.Signo != 0
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/lock"
 )
 
 func newLocksCmd(e *env) *cobra.Command {
@@ -25,8 +24,9 @@ token, and who waits. It also knows the locks of Curator, go-zookeeper and kazoo
 by the names of their znodes, and warns where such clients share one lock but do
 not see each other.
 
-HELD and OLDEST WAIT count from when the znode was created; nothing records when
-a holder that waited came to the front. HOLDER says whether its session is alive.`,
+HELD and OLDEST WAIT count from when the contender joined the line; nothing records
+when a holder that waited came to the front. HOLDER says whether its session is
+alive.`,
 		Example: "  coordctl locks\n" +
 			"  coordctl locks show /locks/nightly-report",
 		Args:              cobra.MaximumNArgs(1),
@@ -36,7 +36,7 @@ a holder that waited came to the front. HOLDER says whether its session is alive
 			if len(args) == 1 {
 				root = args[0]
 			}
-			return e.listLocks(cmd.Context(), root)
+			return as("locks", e.listLocks(cmd.Context(), root))
 		},
 	}
 	cmd.AddCommand(newLocksShowCmd(e))
@@ -49,49 +49,51 @@ type party struct {
 	Token    string            `json:"token"`
 	Owner    string            `json:"owner,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Client   string            `json:"client"` // family of names: curator or kazoo
-	Since    string            `json:"since"`
-	Session  string            `json:"session"`
+	Client   string            `json:"client"` // whose names it uses: curator (also ours), kazoo, plain, other
+	Since    string            `json:"since"`  // when it joined the line
+	Session  string            `json:"session,omitempty"`
 	Liveness string            `json:"liveness"` // ok, silent or unknown
 	// Of the session, if it is known.
 	SessionName string `json:"sessionName,omitempty"`
 	Address     string `json:"address,omitempty"`
 	Server      string `json:"server,omitempty"`
 	TimeoutMs   int64  `json:"timeoutMs,omitempty"`
-	LastHeardMs int64  `json:"lastHeardMs,omitempty"` // ago; -1 unknown
+	LastHeardMs int64  `json:"lastHeardMs"` // ago; -1 unknown
 
-	age time.Duration // of the znode
+	age time.Duration // in the line
 }
 
 // lockItem is one lock as scripts see it.
 type lockItem struct {
-	Path    string  `json:"path"`
-	Kind    string  `json:"kind"`
-	Holder  *party  `json:"holder"` // null: free
-	Waiters []party `json:"waiters"`
-	// Mixed: clients that do not see each other share the lock.
-	Mixed bool `json:"mixed"`
+	Path     string   `json:"path"`
+	Kind     string   `json:"kind"`
+	Holder   *party   `json:"holder"` // null: free
+	Waiters  []party  `json:"waiters"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (e *env) listLocks(ctx context.Context, root string) error {
-	lines := map[string][]contender{}
 	sessions := e.sessionsByID(ctx)
 	l := e.newLister("Lock", []string{"LOCK", "KIND", "HELD BY", "TOKEN", "HELD", "WAITING", "OLDEST WAIT", "HOLDER"},
 		[]string{"SESSION", "ADDRESS", "NODE"})
-	var warn []string
+	var warnings []string
 	err := e.withMany(ctx, func(ctx context.Context, c *client.Client, answered func()) error {
-		if err := findLines(ctx, c, root, lines, answered); err != nil {
+		locks, err := findLocks(ctx, c, root, answered)
+		if err != nil {
 			return err
 		}
-		for _, p := range slices.Sorted(maps.Keys(lines)) {
-			line := lines[p]
-			sortLine(line)
-			if err := readData(ctx, c, line[:1], answered); err != nil {
+		for _, p := range locks {
+			info, err := lock.New(c, p).Inspect(ctx)
+			if err != nil {
 				return err
 			}
-			item := newLockItem(p, line, sessions)
-			if item.Mixed {
-				warn = append(warn, p)
+			answered()
+			item := newLockItem(&info, sessions)
+			if item.Holder == nil {
+				continue // given back meanwhile
+			}
+			for _, w := range item.Warnings {
+				warnings = append(warnings, p+": "+w)
 			}
 			if err := l.add(item, item.row()...); err != nil {
 				return err
@@ -99,46 +101,10 @@ func (e *env) listLocks(ctx context.Context, root string) error {
 		}
 		return l.close()
 	})
-	for _, p := range warn {
-		e.note("%s", mixedWarning(p))
+	for _, w := range warnings {
+		e.note("WARNING: %s", w)
 	}
-	return as("locks", err)
-}
-
-func mixedWarning(p string) string {
-	return "WARNING: " + p + ": kazoo and Curator-style clients share this lock. By default kazoo counts only znodes with " +
-		"its own names and can hold the lock together with another client; extra_lock_patterns=('-lock-',) makes it wait."
-}
-
-// findLines collects the contenders of every lock at root and below. Nothing
-// else is kept of the tree.
-func findLines(ctx context.Context, c *client.Client, root string, lines map[string][]contender, answered func()) error {
-	for n, err := range visit(ctx, c, root, -1, answered) {
-		if err != nil {
-			return err
-		}
-		if k, ok := newContender(&n); ok {
-			parent := path.Dir(n.Path)
-			lines[parent] = append(lines[parent], k)
-		}
-	}
-	return nil
-}
-
-// readData reads the data of contenders, as far as they are still there and
-// allow it.
-func readData(ctx context.Context, c *client.Client, line []contender, answered func()) error {
-	for i := range line {
-		n, err := c.Get(ctx, line[i].path)
-		switch {
-		case err == nil:
-			line[i].data = n.Data
-		case !errors.Is(err, client.ErrNoNode) && !errors.Is(err, client.ErrNoAuth):
-			return err
-		}
-		answered()
-	}
-	return nil
+	return err
 }
 
 // sessionsByID are the live sessions. Without the permission to see them the
@@ -158,27 +124,27 @@ func (e *env) sessionsByID(ctx context.Context) map[string]*sessionItem {
 	return by
 }
 
-// newLockItem joins a line in its order with the sessions.
-func newLockItem(p string, line []contender, sessions map[string]*sessionItem) *lockItem {
-	item := &lockItem{Path: p, Kind: "mutex", Waiters: []party{}, Mixed: mixed(line)}
-	for i := range line {
-		who := newParty(&line[i], sessions)
-		if i == 0 {
-			item.Holder = &who
-			continue
-		}
-		item.Waiters = append(item.Waiters, who)
+// newLockItem joins a lock with the sessions.
+func newLockItem(info *lock.Info, sessions map[string]*sessionItem) *lockItem {
+	item := &lockItem{Path: info.Path, Kind: "mutex", Waiters: []party{}, Warnings: info.Warnings}
+	for i := range info.Holders {
+		who := newParty(&info.Holders[i], sessions)
+		item.Holder = &who
+	}
+	for i := range info.Waiters {
+		item.Waiters = append(item.Waiters, newParty(&info.Waiters[i], sessions))
 	}
 	return item
 }
 
-func newParty(c *contender, sessions map[string]*sessionItem) party {
+func newParty(p *lock.Party, sessions map[string]*sessionItem) party {
 	who := party{
-		Node: c.path, Token: strconv.FormatUint(uint64(c.stat.Czxid), 10), Client: c.family,
-		Since: timestamp(c.stat.Ctime), age: time.Since(time.UnixMilli(c.stat.Ctime)),
-		Session: c.stat.EphemeralOwner.String(), Liveness: "unknown", LastHeardMs: -1,
+		Node: p.Node, Token: p.Token.String(), Owner: p.Owner, Labels: p.Labels, Client: string(p.Pattern),
+		Since: timestamp(p.Since.UnixMilli()), age: time.Since(p.Since), Liveness: "unknown", LastHeardMs: -1,
 	}
-	who.Owner, who.Labels = c.owner()
+	if p.Session != 0 {
+		who.Session = p.Session.String()
+	}
 	s := sessions[who.Session]
 	if s == nil {
 		return who
@@ -193,14 +159,17 @@ func newParty(c *contender, sessions map[string]*sessionItem) party {
 
 // name is the best that is known about who it is.
 func (p *party) name() string {
-	switch {
-	case p.Owner != "":
-		return p.Owner
-	case p.SessionName != "":
-		return p.SessionName
-	default:
-		return p.Session
+	name := p.Owner
+	if name == "" {
+		name = p.SessionName
 	}
+	if name == "" {
+		name = dash(p.Session)
+	}
+	if p.Client == string(lock.PatternKazoo) {
+		name = "(kazoo) " + name
+	}
+	return name
 }
 
 func (p *party) heard() string {
@@ -211,8 +180,8 @@ func (p *party) heard() string {
 }
 
 func (p *party) liveness() string {
-	if p.Liveness == "silent" {
-		return strings.TrimSpace("SILENT " + strings.TrimPrefix(p.heard(), "-"))
+	if p.Liveness == "silent" && p.LastHeardMs >= 0 {
+		return "SILENT " + p.heard()
 	}
 	return p.Liveness
 }
@@ -222,14 +191,10 @@ func (i *lockItem) row() []string {
 	if len(i.Waiters) > 0 {
 		oldest = ago(i.Waiters[0].age)
 	}
-	kind := i.Kind
-	if i.Mixed {
-		kind += " MIXED"
-	}
 	h := i.Holder
 	return []string{
-		i.Path, kind, h.name(), h.Token, ago(h.age), strconv.Itoa(len(i.Waiters)), oldest, h.liveness(),
-		h.Session, dash(h.Address), dash(h.Server),
+		i.Path, i.Kind, h.name(), h.Token, ago(h.age), strconv.Itoa(len(i.Waiters)), oldest, h.liveness(),
+		dash(h.Session), dash(h.Address), dash(h.Server),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/lock"
 )
 
 func newLocksShowCmd(e *env) *cobra.Command {
@@ -27,25 +28,27 @@ func newLocksShowCmd(e *env) *cobra.Command {
 
 func (e *env) showLock(ctx context.Context, p string) error {
 	sessions := e.sessionsByID(ctx)
-	var line []contender
+	var item *lockItem
 	err := e.withMany(ctx, func(ctx context.Context, c *client.Client, answered func()) error {
-		for n, err := range children(ctx, c, p, answered) {
-			if err != nil {
-				return err
-			}
-			if k, ok := newContender(&n); ok {
-				line = append(line, k)
-			}
+		info, err := lock.New(c, p).Inspect(ctx)
+		if err != nil {
+			return err
 		}
-		sortLine(line)
-		return readData(ctx, c, line, answered)
+		answered()
+		if item = newLockItem(&info, sessions); item.Holder != nil {
+			return nil
+		}
+		_, ok, err := c.Exists(ctx, p)
+		if err == nil && !ok {
+			err = &codedError{exitNotFound, fmt.Errorf("no lock %s: nobody holds it or waits for it", p)}
+		}
+		return err
 	})
 	if err != nil {
 		return as("locks show", err)
 	}
-	item := newLockItem(p, line, sessions)
-	if item.Mixed {
-		e.note("%s", mixedWarning(p))
+	for _, w := range item.Warnings {
+		e.note("WARNING: %s: %s", p, w)
 	}
 	return e.object("Lock", item, func(w io.Writer) error { return e.printLock(w, item) })
 }
@@ -58,7 +61,7 @@ func (e *env) printLock(w io.Writer, i *lockItem) error {
 	h := i.Holder
 	fmt.Fprintf(w, "%s    %s, fair\n", oneLine(i.Path), i.Kind)
 	fmt.Fprintf(w, "HOLDER   %s   token %s   held %s\n", oneLine(h.name()), h.Token, ago(h.age))
-	fmt.Fprintf(w, "         session %s %s\n", h.Session, h.sessionText())
+	fmt.Fprintf(w, "         session %s %s\n", dash(h.Session), h.sessionText())
 	if len(h.Labels) > 0 {
 		fmt.Fprintf(w, "         labels %s\n", oneLine(labelText(h.Labels)))
 	}
@@ -66,7 +69,7 @@ func (e *env) printLock(w io.Writer, i *lockItem) error {
 	for n := range i.Waiters {
 		p := &i.Waiters[n]
 		t.rows = append(t.rows, []string{
-			fmt.Sprintf("%3d", n+1), p.name(), ago(p.age), p.Session, dash(p.Address), p.heard(), p.Token, p.Node,
+			fmt.Sprintf("%3d", n+1), p.name(), ago(p.age), dash(p.Session), dash(p.Address), p.heard(), p.Token, p.Node,
 		})
 	}
 	if len(t.rows) > 0 {

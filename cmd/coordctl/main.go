@@ -26,12 +26,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	switch {
 	case err != nil && !e.started && !errors.As(err, new(*usageError)):
 		err = usagef("%w", err)
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled):
 		err = errInterrupted
+	}
+	if cmd != nil && cmd.CommandPath() == "coordctl lock" {
+		err = ownFailure(err)
 	}
 	return e.report(err)
 }
