@@ -227,14 +227,27 @@ func TestMalformedRequestsEndTheirStreamOnly(t *testing.T) {
 	bystander.must(create("/unharmed", ""))
 }
 
-func TestOversizedFrameEndsItsStreamOnly(t *testing.T) {
+func TestOversizedTransactionIsRefusedAndOversizedFrameEndsItsStream(t *testing.T) {
 	r := start(t, oneServer(t))
 	bystander, c := r.open(), r.open()
-	c.seq++
-	c.send(&coordpb.Request{Seq: c.seq, Write: &coordpb.Write{Ops: []*coordpb.Op{create("/a", strings.Repeat("x", 5<<20))}}})
+	var ops []*coordpb.Op
+	for i := range 5 {
+		ops = append(ops, create(fmt.Sprint("/", i), strings.Repeat("x", 1<<20)))
+	}
+	e := c.write(ops...).GetError()
+	wantCode(t, e, coordpb.Code_CODE_TOO_LARGE)
+	if e.GetLimit() != settingFrame {
+		t.Errorf("refusal %v", e)
+	}
+	c.must(create("/next", ""))
+	c.offer(append(ops, ops...)...)
 	c.end()
 	if status.Code(c.endErr) != codes.ResourceExhausted {
-		t.Errorf("stream ended with %v", c.endErr)
+		t.Errorf("the stream ended with %v", c.endErr)
+	}
+	_, err := r.coord().Write(t.Context(), &coordpb.WriteRequest{RequestId: strings.Repeat("x", 9<<20)})
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("oversized call: %v", err)
 	}
 	bystander.must(create("/unharmed", ""))
 	// The session is alive, and the number was never used.

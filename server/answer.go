@@ -172,12 +172,11 @@ func (h *hub) register(q *reading, v *fsm.View) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	it := q.reply(v)
-	if err := h.mayRegister(q, v); err != nil {
-		it.err = h.s.faults.wire(err, q.id, q.op)
-		q.answer(it, 0)
-		return
+	err := h.mayRegisterLocked(q, v)
+	if err == nil {
+		err = h.addLocked(q.c, q.id, info)
 	}
-	if err := h.addLocked(q.c, q.id, info); err != nil {
+	if err != nil {
 		it.err = h.s.faults.wire(err, q.id, q.op)
 		q.answer(it, 0)
 		return
@@ -196,9 +195,15 @@ func (h *hub) register(q *reading, v *fsm.View) {
 	}
 }
 
-// mayRegister refuses to show data that the client may not read. A watch
-// without data shows no more than exists, which everybody may ask.
-func (h *hub) mayRegister(q *reading, v *fsm.View) error {
+// mayRegisterLocked refuses what was taken back meanwhile, and to show data that
+// the client may not read. A watch without data shows no more than exists, which
+// everybody may ask.
+func (h *hub) mayRegisterLocked(q *reading, v *fsm.View) error {
+	takenBack := q.c.pending[q.id]
+	delete(q.c.pending, q.id)
+	if takenBack {
+		return fsm.ErrCancelled
+	}
 	if !q.watch.GetInitial() || !q.watch.GetWithData() {
 		return nil
 	}
@@ -243,7 +248,7 @@ func presentState(q *reading, v *fsm.View) *event {
 	e := &event{kind: coordpb.EventType_EVENT_PRESENT, path: path, last: true, stat: &st}
 	if q.watch.GetWithData() {
 		e.withData = true
-		e.data, _, _ = v.Tree.Get(path, q.caller) // mayRegister has asked for permission
+		e.data, _, _ = v.Tree.Get(path, q.caller) // mayRegisterLocked has asked for permission
 	}
 	return e
 }
@@ -252,8 +257,25 @@ func presentState(q *reading, v *fsm.View) *event {
 func (h *hub) remove(c *conn, id uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if _, waits := c.pending[id]; waits {
+		c.pending[id] = true
+	}
 	delete(c.watches, id)
 	return h.watches.Remove(c.sub, id)
+}
+
+// expect notes that a watch is about to be registered.
+func (h *hub) expect(c *conn, id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.pending[id] = false
+}
+
+// forgetPending notes that a watch will not be registered.
+func (h *hub) forgetPending(c *conn, id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(c.pending, id)
 }
 
 // readable says whether a client may see the data of a change: by the ACL the

@@ -210,7 +210,7 @@ func (c collector) collectSessions(out collection) {
 	var open int
 	c.s.machine.View(func(v *fsm.View) { open = v.Sessions.Len() })
 	out.gauge("coord_sessions", "Sessions: open in the cluster, and attached to this server.", float64(open), "protocol", protocolLabel, "state", "open")
-	out.gauge("coord_sessions", "Sessions: open in the cluster, and attached to this server.", float64(h.attached()), "protocol", protocolLabel, "state", "attached")
+	out.gauge("coord_sessions", "Sessions: open in the cluster, and attached to this server.", float64(h.attached.Load()), "protocol", protocolLabel, "state", "attached")
 	out.counter("coord_sessions_opened_total", "Sessions opened in the cluster, as applied here.", h.opened.Load(), "protocol", protocolLabel)
 	for r := session.Closed; r <= session.Restored; r++ {
 		out.counter("coord_sessions_closed_total", "Sessions that ended in the cluster, as applied here.", h.closed[r].Load(),

@@ -31,9 +31,12 @@ type conn struct {
 	nextSeq  uint64  // when the stream attached: first number not applied
 	throttle *rate.Limiter
 
-	// sub and watches are guarded by hub.mu.
+	// sub, watches and pending are guarded by hub.mu.
 	sub     *watch.Subscriber
 	watches map[uint64]watchInfo
+	// pending holds the watches that are still to be registered, because they
+	// wait for something, and whether they were taken back meanwhile.
+	pending map[uint64]bool
 
 	// Of the receiver alone.
 	top     uint64 // highest write number seen on this stream
@@ -86,6 +89,7 @@ func newConn(s *Server, g guest) *conn {
 		freed:   make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 		watches: make(map[uint64]watchInfo),
+		pending: make(map[uint64]bool),
 	}
 	c.sub = &watch.Subscriber{Data: c}
 	if n := s.limits.WritesPerSecond; n > 0 {

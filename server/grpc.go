@@ -30,7 +30,9 @@ const (
 	keepaliveTimeout = 10 * time.Second
 	minPing          = time.Second
 	idleConnection   = 5 * time.Minute // without any stream
-	messageOverhead  = 64 << 10        // beside what limits.frame_size speaks of
+	// A message may be this many times limits.frame_size before gRPC cuts the
+	// stream: in between the client is told which limit it has met.
+	maxFrames = 2
 )
 
 // newGRPC builds the gRPC server with all its services.
@@ -48,7 +50,7 @@ func (s *Server) newGRPC(tlsConfig *tls.Config) *grpc.Server {
 		grpc.InitialWindowSize(windowBytes),
 		grpc.InitialConnWindowSize(windowBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxRecvMsgSize(s.limits.FrameBytes+messageOverhead),
+		grpc.MaxRecvMsgSize(maxFrames*s.limits.FrameBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTime),
 		grpc.KeepaliveParams(keepalive.ServerParameters{

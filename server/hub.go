@@ -46,8 +46,9 @@ type hub struct {
 	conns   map[*conn]struct{}
 	shared  sharedEvent
 
-	ownMu sync.RWMutex // guards owned; never held together with another lock's wait
-	owned map[session.ID]*owned
+	ownMu    sync.RWMutex // guards owned; nothing is done under it but that
+	owned    map[session.ID]*owned
+	attached atomic.Int64 // owned sessions that have a stream; changed under ownMu
 }
 
 // owned is a session whose present connection is, or was last, at this server:
@@ -122,7 +123,7 @@ func (h *hub) bound(r *fsm.Result) {
 		h.ownMu.Unlock()
 		return
 	}
-	delete(h.owned, r.Session.ID)
+	h.disownLocked(r.Session.ID)
 	h.ownMu.Unlock()
 	if o.conn != nil {
 		o.conn.end(session.ErrMoved)
@@ -136,8 +137,7 @@ func (h *hub) SessionEnded(id session.ID, reason session.EndReason) {
 		h.closed[reason].Add(1)
 	}
 	h.ownMu.Lock()
-	o := h.owned[id]
-	delete(h.owned, id)
+	o := h.disownLocked(id)
 	h.ownMu.Unlock()
 	if o != nil && o.conn != nil {
 		h.ended = append(h.ended, endedConn{o.conn, reason})

@@ -34,7 +34,18 @@ func (h *hub) leave(c *conn, id session.ID) {
 	defer h.ownMu.Unlock()
 	if o := h.owned[id]; o != nil && o.conn == c {
 		o.conn = nil
+		h.attached.Add(-1)
 	}
+}
+
+// disownLocked forgets a session and returns what was known of it.
+func (h *hub) disownLocked(id session.ID) *owned {
+	o := h.owned[id]
+	delete(h.owned, id)
+	if o != nil && o.conn != nil {
+		h.attached.Add(-1)
+	}
+	return o
 }
 
 // own makes c the stream of its session. An older stream of it is ended. It
@@ -42,7 +53,8 @@ func (h *hub) leave(c *conn, id session.ID) {
 // missed.
 func (h *hub) own(c *conn, info *fsm.SessionInfo) {
 	h.ownMu.Lock()
-	old := h.owned[info.ID]
+	old := h.disownLocked(info.ID)
+	h.attached.Add(1)
 	h.owned[info.ID] = &owned{secret: info.Secret, gen: info.Generation, timeout: info.Timeout, conn: c}
 	h.ownMu.Unlock()
 	if old != nil && old.conn != nil && old.conn != c {
@@ -80,19 +92,6 @@ func (h *hub) streams() []*conn {
 		out = append(out, c)
 	}
 	return out
-}
-
-// attached is how many sessions have a stream here.
-func (h *hub) attached() int {
-	h.ownMu.RLock()
-	defer h.ownMu.RUnlock()
-	n := 0
-	for _, o := range h.owned {
-		if o.conn != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // responsive says that nobody sits on the hub's lock right now.
@@ -162,8 +161,7 @@ func (h *hub) reconcile(v *fsm.View) {
 		if s := v.Sessions.Get(id); s != nil && s.Generation == o.gen {
 			continue
 		}
-		delete(h.owned, id)
-		if o.conn != nil {
+		if h.disownLocked(id); o.conn != nil {
 			gone[id] = o.conn
 		}
 	}

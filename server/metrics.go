@@ -44,7 +44,7 @@ func (m *metrics) done(it *item, code fsm.Code, now int64, c *conn) {
 	took := time.Duration(now - it.start)
 	m.durations[it.op].observe(took, 1)
 	if m.slow > 0 && took > m.slow {
-		m.slowRequest(it.op, it.id, took, code, c)
+		m.slowRequest(it, took, code, c)
 	}
 }
 
@@ -57,12 +57,16 @@ func (m *metrics) count(op opName, code fsm.Code) {
 
 // slowRequest logs a slow request. When many are slow, the few that are logged
 // say how many were not.
-func (m *metrics) slowRequest(op opName, id uint64, took time.Duration, code fsm.Code, c *conn) {
+func (m *metrics) slowRequest(it *item, took time.Duration, code fsm.Code, c *conn) {
 	if !m.slowRate.Allow() {
 		m.slowHidden.Add(1)
 		return
 	}
-	args := []any{"event", "slow_request", "op", op.String(), "request", id, "took", took, "code", int32(code)}
+	path := it.path
+	if it.result != nil && len(it.result.Ops) > 0 {
+		path = it.result.Ops[0].Path
+	}
+	args := []any{"event", "slow_request", "op", it.op.String(), "path", path, "request", it.id, "took", took, "code", int32(code)}
 	if c != nil {
 		args = append(args, "session", c.session, "peer", c.guest.address)
 	}

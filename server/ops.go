@@ -26,13 +26,21 @@ func decodeWrite(w *coordpb.Write, l *Limits) (*fsm.Write, error) {
 		return nil, fmt.Errorf("a transaction has at least one operation: %w", znode.ErrBadArguments)
 	}
 	out := &fsm.Write{Multi: w.GetMulti(), Ops: make([]znode.Op, len(ops))}
+	size := 0
 	for i, op := range ops {
 		if err := decodeOp(&out.Ops[i], op, l); err != nil {
 			return nil, atIndex(err, i, w.GetMulti())
 		}
+		size += opOverhead + len(op.GetPath()) + len(op.GetData())
+	}
+	if size > l.FrameBytes {
+		return nil, &limitError{kind: fsm.ErrTooLarge, what: "bytes of one transaction", have: int64(size), most: int64(l.FrameBytes), setting: settingFrame}
 	}
 	return out, nil
 }
+
+// opOverhead is about what an operation takes beside its path and data, in bytes.
+const opOverhead = 32
 
 // atIndex notes which operation of a multi was refused.
 func atIndex(err error, i int, multi bool) error {

@@ -20,7 +20,8 @@ type item struct {
 	// registers marks the reply that registers a watch: no event of it may
 	// come before.
 	registers bool
-	start     int64 // of a reply: when the request arrived, see stopwatch
+	start     int64  // of a reply: when the request arrived, see stopwatch
+	path      string // of a read, for the log
 
 	err    *coordpb.Error // of a reply
 	result *fsm.Result    // of a write

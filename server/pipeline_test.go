@@ -275,6 +275,46 @@ func TestEndedSessionIsToldWhy(t *testing.T) {
 	}
 }
 
+// TestWatchTakenBackBeforeItIsRegistered: the unwatch overtakes a registration
+// that waits, and still wins.
+func TestWatchTakenBackBeforeItIsRegistered(t *testing.T) {
+	s, n := fakeServer(t)
+	c, _ := connect(t, s)
+	n.hold()
+	c.send(put(1, create("/a", "")), &coordpb.Request{Id: 1001, Watch: &coordpb.Watch{Path: "/a", Kind: coordpb.Watch_KIND_NODE, AfterSeq: 1}},
+		&coordpb.Request{Id: 1001, Unwatch: true})
+	if r := c.reply(1001); r.GetError() != nil {
+		t.Fatalf("unwatch: %v", r)
+	}
+	c.got = nil
+	n.release()
+	wantCode(t, c.reply(1001).GetError(), coordpb.Code_CODE_CANCELLED)
+	if s.hub.watchCount() != 0 {
+		t.Error("the watch was set")
+	}
+}
+
+// TestOpenRepeatedAtAnotherServerMovesTheSession: the answer to the first Hello
+// was lost, and the client says it again elsewhere.
+func TestOpenRepeatedAtAnotherServerMovesTheSession(t *testing.T) {
+	s, n := fakeServer(t)
+	o := &fsm.Open{Nonce: session.Nonce(nonce()), Secret: session.Secret{7}, Timeout: time.Minute, Server: "n2~9", Boot: 4}
+	n.Propose(&fsm.Command{Kind: fsm.CmdOpen, Open: o}, nopWaiter{})
+	p := &pipe{t.Context(), make(chan *coordpb.SessionRequest, 1), make(chan *coordpb.SessionReply, 1)}
+	p.in <- &coordpb.SessionRequest{Hello: &coordpb.Hello{Mode: coordpb.Hello_MODE_OPEN, Nonce: o.Nonce[:]}}
+	opened := s.open(t.Context(), p)
+	if opened.err != nil {
+		t.Fatal(opened.err)
+	}
+	defer s.drop(opened.conn)
+	if w := (<-p.out).GetWelcome(); w.GetConnection() != 2 || string(w.GetSecret()) != string(o.Secret[:]) || w.GetTimeoutMs() != 60_000 {
+		t.Errorf("welcome %v", w)
+	}
+	if s.hub.attached.Load() != 1 {
+		t.Errorf("%d sessions attached", s.hub.attached.Load())
+	}
+}
+
 func TestNobodyIsLetInBeforeTheClusterIsFormed(t *testing.T) {
 	s, n := fakeServer(t)
 	n.formErr = &cluster.NotFormedError{Waiting: "waiting for n3"}

@@ -120,15 +120,20 @@ func (q *reading) expired(s stopwatch) bool { return s.since(q.start) > readPati
 // fail answers without a look at the state. z is a zxid whose events are
 // queued.
 func (q *reading) fail(z zxid.ID, e *coordpb.Error) {
-	q.answer(item{id: q.id, op: q.op, start: q.start, zxid: z, err: e}, 0)
+	if q.watch != nil {
+		q.c.s.hub.forgetPending(q.c, q.id)
+	}
+	q.answer(item{id: q.id, op: q.op, start: q.start, path: q.path(), zxid: z, err: e}, 0)
 }
+
+func (q *reading) path() string { return q.read.GetPath() + q.watch.GetPath() } // one of both is nil
 
 // postpone sets the read aside while its stream has too much to send.
 func (q *reading) postpone() bool { return q.c != nil && q.c.postpone(q) }
 
 // reply is an item for the answer at z.
 func (q *reading) reply(v *fsm.View) item {
-	return item{id: q.id, op: q.op, start: q.start, zxid: v.Zxid}
+	return item{id: q.id, op: q.op, start: q.start, path: q.path(), zxid: v.Zxid}
 }
 
 func opNameOfRead(k coordpb.Read_Kind) opName {

@@ -243,6 +243,9 @@ func (c *conn) dispatch(r *coordpb.Request, start int64) (*reading, error) {
 		c.refuse(q.id, q.op, start, err)
 		return nil, nil
 	}
+	if q.watch != nil {
+		c.s.hub.expect(c, q.id)
+	}
 	return q, nil
 }
 

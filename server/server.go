@@ -191,7 +191,7 @@ func (s *Server) info() cluster.Info {
 	r := s.ready.Load()
 	return cluster.Info{
 		GRPCAddress: s.cfg.Advertise.GRPC, HTTPAddress: s.cfg.Advertise.HTTP,
-		Version: s.cfg.Version, Ready: r.ready, Detail: r.detail, Sessions: int64(s.hub.attached()),
+		Version: s.cfg.Version, Ready: r.ready, Detail: r.detail, Sessions: s.hub.attached.Load(),
 	}
 }
 

@@ -292,6 +292,38 @@ func TestListingsComeInPages(t *testing.T) {
 	}
 }
 
+// TestListingStaysBelowTheFrame: whatever limit the client names, a page never
+// becomes a message that it cannot take.
+func TestListingStaysBelowTheFrame(t *testing.T) {
+	cfg := oneServer(t)
+	cfg.Limits = Limits{FrameBytes: 64 << 10, NodeBytes: 32 << 10}
+	r := start(t, cfg)
+	c := r.open()
+	c.must(create("/d", ""))
+	for i := range 100 {
+		c.must(create(fmt.Sprintf("/d/%03d%s", i, strings.Repeat("x", 1000)), strings.Repeat("y", 1000)))
+	}
+	for _, kind := range []coordpb.Read_Kind{coordpb.Read_KIND_CHILDREN, coordpb.Read_KIND_WALK} {
+		pages, seen, after, more := 0, 0, "", true
+		for more {
+			read := &coordpb.Read{Kind: kind, Path: "/d", After: after, WithData: true}
+			got := c.read(read).GetRead()
+			for _, n := range got.GetNames() {
+				after = n
+			}
+			for _, n := range got.GetNodes() {
+				after = n.GetPath()
+			}
+			seen += len(got.GetNames()) + len(got.GetNodes())
+			pages++
+			more = got.GetMore()
+		}
+		if pages < 2 || seen < 100 {
+			t.Errorf("%s: %d entries on %d pages", kind, seen, pages)
+		}
+	}
+}
+
 func TestHeartbeatIsAnsweredForOwnSessionsOnly(t *testing.T) {
 	r := start(t, oneServer(t))
 	c := r.open()

@@ -50,7 +50,7 @@ func (s *Server) unaryWrite(ctx context.Context, req *coordpb.WriteRequest) (*co
 	if err != nil {
 		return nil, err
 	}
-	if err := s.requestID(w, req); err != nil {
+	if err := s.requestID(ctx, w, req); err != nil {
 		return nil, err
 	}
 	if err := s.node.Overloaded(); err != nil {
@@ -69,7 +69,7 @@ func (s *Server) unaryWrite(ctx context.Context, req *coordpb.WriteRequest) (*co
 
 // requestID fills the end of the validity in. It is cluster time, so every
 // server would choose nearly the same.
-func (s *Server) requestID(w *fsm.Write, req *coordpb.WriteRequest) error {
+func (s *Server) requestID(ctx context.Context, w *fsm.Write, req *coordpb.WriteRequest) error {
 	id := req.GetRequestId()
 	if id == "" {
 		return nil
@@ -78,8 +78,10 @@ func (s *Server) requestID(w *fsm.Write, req *coordpb.WriteRequest) error {
 		return malformed("request id of %d bytes, at most %d are allowed", len(id), maxRequestID)
 	}
 	w.RequestID, w.ValidUntil = id, req.GetValidUntilMs()
-	var now int64
-	s.machine.View(func(v *fsm.View) { now = v.Clock })
+	now, err := s.clusterTime(ctx)
+	if err != nil {
+		return err
+	}
 	if w.ValidUntil == 0 {
 		w.ValidUntil = now + requestValidity.Milliseconds()
 	}
@@ -87,6 +89,20 @@ func (s *Server) requestID(w *fsm.Write, req *coordpb.WriteRequest) error {
 		return fmt.Errorf("request id valid for more than %s: %w", fsm.MaxRequestValidity, znode.ErrBadArguments)
 	}
 	return nil
+}
+
+// clusterTime is the state's clock, in ms since 1970. A server that has not
+// applied anything yet has none; it waits.
+func (s *Server) clusterTime(ctx context.Context) (now int64, err error) {
+	read := func(v *fsm.View) { now = v.Clock }
+	if s.machine.View(read); now != 0 {
+		return now, nil
+	}
+	if err := s.node.Linearize(ctx); err != nil {
+		return 0, unavailable(err)
+	}
+	s.machine.View(read)
+	return now, nil
 }
 
 func fillWrite(reply *coordpb.WriteReply, r *fsm.Result) {
