@@ -162,7 +162,7 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 	for i := range c.running {
 		for {
 			s := c.Server(i)
-			if s == nil || s.Ready() {
+			if s == nil || s.Node().Status().Ready {
 				break
 			}
 			select {
