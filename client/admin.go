@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coord/api/coordpb"
@@ -62,10 +63,17 @@ type invoker struct {
 	endpoints []string
 }
 
+// authMetadata carries "scheme credential" for calls whose messages have no
+// place for it.
+const authMetadata = "coord-auth-bin"
+
 // Invoke implements grpc.ClientConnInterface. A call is made at the next
 // endpoint only if this one was not reached or serves nobody at the moment.
 func (i *invoker) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
 	// The endpoints of the invoker stand in for the client's, the rest is its.
+	for _, a := range i.core.opts.auth {
+		ctx = metadata.AppendToOutgoingContext(ctx, authMetadata, a.scheme+" "+string(a.secret))
+	}
 	t := &tries{core: &core{opts: i.core.opts, endpoints: i.endpoints, links: i.core.links}, seen: map[string]Attempt{}}
 	for range i.endpoints {
 		sent, err := t.call(ctx, func(ctx context.Context, l *link) (*coordpb.Error, error) {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,7 +50,10 @@ func (c *core) newLink(endpoint string) (*link, error) {
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, "tcp", addr)
 			l.failed(err)
-			return conn, err
+			if err != nil {
+				return nil, err
+			}
+			return &unheard{Conn: conn, link: l, reason: closedAtOnce}, nil
 		}),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
@@ -137,12 +142,58 @@ func (f *freshTLS) ClientHandshake(ctx context.Context, authority string, raw ne
 	if err != nil {
 		err = &tlsError{err}
 		f.link.failed(err)
+		return nil, nil, err
 	}
-	return conn, info, err
+	// What a server thinks of our certificate comes after the handshake.
+	return &unheard{Conn: conn, link: f.link, reason: func(err error) error { return &tlsError{err} }}, info, nil
 }
 
 func (f *freshTLS) Clone() credentials.TransportCredentials {
 	return &freshTLS{TransportCredentials: f.TransportCredentials.Clone(), config: f.config, link: f.link}
+}
+
+// unheard is a connection on which a server has not said anything yet. If it
+// ends like that its link hears why: gRPC keeps that to itself.
+type unheard struct {
+	net.Conn
+	link   *link
+	reason func(error) error
+	heard  atomic.Bool
+}
+
+// Read implements net.Conn.
+func (u *unheard) Read(p []byte) (int, error) {
+	n, err := u.Conn.Read(p)
+	if n > 0 && !u.heard.Load() {
+		u.heard.Store(true)
+	}
+	if err != nil {
+		u.ended(err)
+	}
+	return n, err
+}
+
+// Write implements net.Conn. When the server has closed the connection its last
+// words may still be there to be read.
+func (u *unheard) Write(p []byte) (int, error) {
+	n, err := u.Conn.Write(p)
+	if err != nil && !u.heard.Load() && u.SetReadDeadline(time.Now().Add(lastWordsWait)) == nil {
+		_, rerr := u.Conn.Read(make([]byte, 1))
+		u.ended(cmp.Or(rerr, err))
+	}
+	return n, err
+}
+
+func (u *unheard) ended(err error) {
+	if !u.heard.Load() && !errors.Is(err, net.ErrClosed) {
+		u.link.failed(u.reason(err))
+	}
+}
+
+// closedAtOnce is the error of a connection without TLS that has ended without
+// a word.
+func closedAtOnce(err error) error {
+	return fmt.Errorf("the server closes the connection at once (has it TLS, or a limit on connections?): %w", err)
 }
 
 // tlsError is a failed handshake: trying again does not help unless somebody
@@ -162,6 +213,10 @@ func (e *tlsError) Unwrap() error { return e.err }
 func hopeless(err error) bool {
 	var t *tlsError
 	if errors.As(err, &t) {
+		var refused *net.OpError
+		if errors.As(t.err, &refused) && refused.Op == "remote error" {
+			return true // the server says that it does not want our certificate
+		}
 		// A connection that broke in the middle of a handshake proves nothing.
 		var n net.Error
 		return !errors.As(t.err, &n) && !strings.Contains(t.err.Error(), "EOF")
