@@ -90,18 +90,28 @@ func (c *call) measure() {
 	}
 }
 
-// finish ends the call. The caller runs run after it has released the lock.
-func (c *call) finish(reply *coordpb.Reply, err error, maybe bool) (run func()) {
+// ended collects the calls that are over while the lock is held; tell runs
+// their callbacks when it is not.
+type ended []*call
+
+// add ends a call; err or reply is its outcome. A call that is over already
+// stays as it is.
+func (e *ended) add(c *call, reply *coordpb.Reply, err error, maybe bool) {
 	if c.over {
-		return nil
+		return
 	}
 	c.over, c.reply, c.err, c.maybe = true, reply, err, maybe
 	if c.fn != nil {
-		fn := c.fn
-		return func() { fn(c) }
+		*e = append(*e, c)
+		return
 	}
 	close(c.done)
-	return nil
+}
+
+func (e ended) tell() {
+	for _, c := range e {
+		c.fn(c)
+	}
 }
 
 // retryPause is how long a request is held back that was refused for a passing

@@ -189,7 +189,7 @@ func useful(m *coordpb.SessionReply) bool {
 // that already shows its transaction. A returned error says that the session is
 // over or has left this connection.
 func (s *Session) handle(cn *conn, m *coordpb.SessionReply) *coordpb.Error {
-	var run []func()
+	var over ended
 	var bad *coordpb.Error
 	s.core.saw(newest(m))
 	s.mu.Lock()
@@ -206,11 +206,7 @@ func (s *Session) handle(cn *conn, m *coordpb.SessionReply) *coordpb.Error {
 		s.event(cn, e)
 	}
 	for _, r := range m.Replies {
-		f, e := s.reply(cn, r)
-		if f != nil {
-			run = append(run, f)
-		}
-		if e != nil {
+		if e := s.reply(cn, r, &over); e != nil {
 			bad = e
 		}
 	}
@@ -220,9 +216,7 @@ func (s *Session) handle(cn *conn, m *coordpb.SessionReply) *coordpb.Error {
 		signal(cn.kick)
 	}
 	s.mu.Unlock()
-	for _, f := range run {
-		f()
-	}
+	over.tell()
 	return bad
 }
 
@@ -236,30 +230,31 @@ func newest(m *coordpb.SessionReply) uint64 {
 }
 
 // reply matches one reply with its call. mu is held.
-func (s *Session) reply(cn *conn, r *coordpb.Reply) (run func(), bad *coordpb.Error) {
+func (s *Session) reply(cn *conn, r *coordpb.Reply, over *ended) (bad *coordpb.Error) {
 	c := s.calls[r.Id]
 	if r.Seq != 0 {
 		c = s.line.find(r.Seq)
 	}
 	code := r.GetError().GetCode()
 	if code == coordpb.Code_CODE_SESSION_MOVED {
-		return nil, r.Error // nothing was done; it is offered again elsewhere
+		return r.Error // nothing was done; it is offered again elsewhere
 	}
 	if gone(code) {
 		bad = r.Error
 	}
 	if c == nil || c.over {
-		return nil, bad
+		return bad
 	}
 	if passing(code) {
 		s.hold(c, r.Error)
-		return nil, nil
+		return nil
 	}
 	if r.Seq == 0 {
 		delete(s.calls, r.Id)
 	}
 	c.node = cn.server
-	return c.finish(r, nil, false), bad
+	over.add(c, r, nil, false)
+	return bad
 }
 
 // hold keeps a call that was refused for a passing reason, to be sent again in a

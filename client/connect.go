@@ -63,7 +63,7 @@ func (s *Session) drop(cn *conn) {
 // suspend takes note that cn is lost.
 func (s *Session) suspend(cn *conn) {
 	s.mu.Lock()
-	var run []func()
+	var over ended
 	if s.conn == cn {
 		s.tried[cn.endpoint] = Attempt{Endpoint: cn.endpoint, At: time.Now(), Err: cn.err}
 		s.conn = nil
@@ -74,30 +74,25 @@ func (s *Session) suspend(cn *conn) {
 			s.setState(Suspended)
 		}
 		if status.Code(cn.err) == codes.ResourceExhausted {
-			run = s.failReads(cn.err)
+			s.failReads(cn.err, &over)
 		}
 	}
 	s.mu.Unlock()
-	for _, f := range run {
-		f()
-	}
+	over.tell()
 	s.core.opts.log.Debug("connection lost", "peer", cn.endpoint, "err", cn.err)
 }
 
 // failReads ends the reads that are out: one of them has an answer that is too
 // large to be received, and asking for it again would break every connection
 // that comes after this one. mu is held.
-func (s *Session) failReads(err error) (run []func()) {
+func (s *Session) failReads(err error, over *ended) {
 	for id, c := range s.calls {
 		if c.kind != callRead {
 			continue
 		}
 		delete(s.calls, id)
-		if f := c.finish(nil, fmt.Errorf("%w: %w", ErrTooLarge, err), false); f != nil {
-			run = append(run, f)
-		}
+		over.add(c, nil, fmt.Errorf("%w: %w", ErrTooLarge, err), false)
 	}
-	return run
 }
 
 // note remembers what came back from an endpoint.

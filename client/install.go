@@ -26,6 +26,7 @@ func (s *Session) install(cn *conn, w *coordpb.Welcome, sent time.Duration) {
 		s.secret = w.Secret
 	}
 	s.conn, s.authLost = cn, false
+	s.connection = max(s.connection, w.Connection)
 	clear(s.tried)
 	s.line.reoffer()
 	if n := w.GetLimits().GetRequestsInFlight(); n > 0 {

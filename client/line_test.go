@@ -52,7 +52,7 @@ func TestNumberLineModel(t *testing.T) {
 							t.Fatalf("number %d answered twice", seq)
 						}
 						numbered[c] = true
-						c.finish(&coordpb.Reply{Seq: seq}, nil, false)
+						new(ended).add(c, &coordpb.Reply{Seq: seq}, nil, false)
 						l.pop()
 					}
 				}

@@ -161,44 +161,36 @@ func (s *Session) finish(r Reason, detail string, nextSeq uint64) {
 	}
 	s.setState(state)
 	s.cancel(s.end)
-	run := s.endCalls(nextSeq)
+	over := s.endCalls(nextSeq)
 	s.stop()
 	close(s.finished)
 	s.mu.Unlock()
 	s.states.close()
 	s.core.remove(s)
-	for _, f := range run {
-		f()
-	}
+	over.tell()
 	if state == Expired {
 		s.core.opts.log.Warn("session ended", "session", s.end.ID.String(), "reason", string(r), "err", s.end)
 	}
 }
 
 // endCalls ends every call and watch. mu is held.
-func (s *Session) endCalls(nextSeq uint64) (run []func()) {
-	over := func(c *call, maybe bool) {
-		if f := c.finish(nil, s.callError(), maybe); f != nil {
-			run = append(run, f)
-		}
-	}
+func (s *Session) endCalls(nextSeq uint64) (over ended) {
+	err := s.callError()
 	for _, c := range s.line.pending {
-		if c != nil {
-			over(c, nextSeq == 0 || c.req.Seq < nextSeq)
-		}
+		over.add(c, nil, err, nextSeq == 0 || c.req.Seq < nextSeq)
 	}
 	for _, c := range slices.Concat(s.line.waiting, s.outbox, s.held) {
-		over(c, false)
+		over.add(c, nil, err, false)
 	}
 	for _, c := range s.calls {
-		over(c, false)
+		over.add(c, nil, err, false)
 	}
 	for w := range s.all {
-		w.fail(s.callError())
+		w.fail(err)
 	}
 	s.line, s.outbox, s.held = newLine(), nil, nil
 	clear(s.calls)
-	return run
+	return over
 }
 
 // callError is what calls in a session that is over return. mu is held.

@@ -51,6 +51,9 @@ type Node struct {
 	// then the time since the server last knew to be current.
 	Stale bool
 	Age   time.Duration
+	// Denied, in a [Client.Walk]: the caller may not read the node. It has no
+	// data, and what is below it is left out.
+	Denied bool
 }
 
 // Created is the outcome of a create.

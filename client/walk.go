@@ -29,7 +29,10 @@ func (c *Client) Walk(ctx context.Context, root string, opts ...WalkOption) iter
 			nodes := reply.GetRead().GetNodes()
 			for _, n := range nodes {
 				after = n.GetPath()
-				out := Node{Path: c.root().strip(after), Data: n.GetData(), Stat: statFromProto(n.GetStat()), Zxid: Zxid(reply.GetZxid())}
+				out := Node{
+					Path: c.root().strip(after), Data: n.GetData(), Stat: statFromProto(n.GetStat()),
+					Zxid: Zxid(reply.GetZxid()), Denied: n.GetDenied(),
+				}
 				if !yield(out, nil) {
 					return
 				}

@@ -112,6 +112,9 @@ func (c *Client) result(p *coordpb.OpResult) OpResult {
 // txnError puts the position and the path of the failed operation into the
 // error of a transaction.
 func (c *Client) txnError(err error, ops []Op) error {
+	if err == nil {
+		return nil
+	}
 	var e *Error
 	if !errors.As(err, &e) || e.fromServer == nil {
 		return err
