@@ -40,11 +40,15 @@ func (r *running) raw() coordpb.Coord_SessionClient {
 // TestTooManyRequestsAreHeldBack: a client that sends thirty times what may be
 // unanswered, and reads nothing meanwhile, gets every answer in order.
 func TestTooManyRequestsAreHeldBack(t *testing.T) {
+	t.Parallel()
+	n := uint64(3_000)
+	if testing.Short() {
+		n = 1_500
+	}
 	cfg := oneServer(t)
 	cfg.Limits.RequestsInFlight = 100
 	r := start(t, cfg)
 	stream := r.raw()
-	const n = 3_000
 	path := "/" + strings.Repeat("x", 1000)
 	sent := make(chan error, 1)
 	go func() {
@@ -52,8 +56,8 @@ func TestTooManyRequestsAreHeldBack(t *testing.T) {
 			// As a client does: it has seen nothing, so it acknowledges nothing
 			// but what lies further back than it may have outstanding.
 			ack := uint64(0)
-			if seq > 900 {
-				ack = seq - 900
+			if seq > 1000 {
+				ack = seq - 1000
 			}
 			req := &coordpb.Request{Seq: seq, Write: &coordpb.Write{Ops: []*coordpb.Op{create(fmt.Sprint(path, seq), "")}}}
 			if err := stream.Send(&coordpb.SessionRequest{Requests: []*coordpb.Request{req}, Ack: ack}); err != nil {
@@ -129,6 +133,7 @@ func TestClientThatNeverAcknowledgesIsEnded(t *testing.T) {
 // TestSlowConsumerLosesItsStreamAndNoEvents: who does not read is cut off with a
 // reason, costs a bounded amount of memory, harms nobody, and can resume.
 func TestSlowConsumerLosesItsStreamAndNoEvents(t *testing.T) {
+	t.Parallel()
 	cfg := oneServer(t)
 	cfg.Limits.QueueBytes = 1 << 20
 	r := start(t, cfg)

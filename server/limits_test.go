@@ -135,6 +135,7 @@ func TestSessionsAreBounded(t *testing.T) {
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	cfg := oneServer(t)
 	cfg.Limits.ConnectionsPerAddress = 3
 	r := start(t, cfg)
@@ -168,6 +169,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 }
 
 func TestWritesPerSecondHoldBackAndNeverFail(t *testing.T) {
+	t.Parallel()
 	cfg := oneServer(t)
 	cfg.Limits.WritesPerSecond = 200
 	r := start(t, cfg)

@@ -61,13 +61,7 @@ func TestManyReadsShareARound(t *testing.T) {
 	for id := range uint64(500) {
 		c.send(ask(id+1, get("/")))
 	}
-	eventually(t, "the first rounds are under way", func() bool {
-		s.reader.mu.Lock()
-		defer s.reader.mu.Unlock()
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.rounds == rounders && len(s.reader.rounds) > 0
-	})
+	eventually(t, "all of them wait", func() bool { return s.hub.streams()[0].unsent.Load() == 500 })
 	close(n.round)
 	for id := range uint64(500) {
 		c.reply(id + 1)
@@ -141,11 +135,12 @@ func TestReadWaitsForTheZxidItNames(t *testing.T) {
 	conn := s.hub.streams()[0]
 	conn.unsent.Add(1)
 	s.reader.submit([]*reading{newReading(conn, ask(1002, far), s.clock.now()-int64(2*readPatience))})
+	s.reader.sweep()
 	wantCode(t, c.reply(1002).GetError(), coordpb.Code_CODE_UNAVAILABLE)
 	c.send(ask(1003, far))
 	eventually(t, "it is parked", func() bool { return parkedReads(s) == 1 })
 	close(c.p.in)
-	eventually(t, "it is forgotten", func() bool { return parkedReads(s) == 0 })
+	eventually(t, "it is forgotten", func() bool { s.reader.sweep(); return parkedReads(s) == 0 })
 }
 
 type nopWaiter struct{}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 
@@ -358,7 +359,8 @@ func TestHeartbeatIsAnsweredForOwnSessionsOnly(t *testing.T) {
 	}
 }
 
-func TestCleanStopSaysGoodbye(t *testing.T) {
+func TestCleanStopSaysGoodbyeAndLeavesNothingRunning(t *testing.T) {
+	before := goleak.IgnoreCurrent()
 	r := start(t, oneServer(t))
 	c := r.open()
 	c.must(create("/a", ""))
@@ -380,6 +382,8 @@ func TestCleanStopSaysGoodbye(t *testing.T) {
 	if _, err := r.coord().Read(context.Background(), &coordpb.ReadRequest{Read: get("/")}); err == nil {
 		t.Error("still serving")
 	}
+	r.conn.Close()
+	goleak.VerifyNone(t, before)
 }
 
 func TestStateSurvivesARestart(t *testing.T) {
