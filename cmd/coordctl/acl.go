@@ -29,7 +29,7 @@ func newACLGetCmd(e *env) *cobra.Command {
 		Use:               "get PATH",
 		Short:             "Show the ACL of a znode",
 		Example:           "  coordctl acl get /app/secrets",
-		Args:              cobra.ExactArgs(1),
+		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
@@ -51,7 +51,7 @@ func newACLSetCmd(e *env) *cobra.Command {
 		Long:  "Replace the ACL of a znode; what is below it keeps its own.\n\n" + aclHelp,
 		Example: "  coordctl acl set /app/public world:anyone:r auth::rwcda --auth-file ann.auth\n" +
 			"  coordctl acl set --version 2 /app world:anyone:rwcda",
-		Args:              cobra.MinimumNArgs(2),
+		Args:              withPath(cobra.MinimumNArgs(2)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkVersion(cmd, version); err != nil {

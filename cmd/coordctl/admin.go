@@ -26,7 +26,8 @@ func (e *env) admins() (*client.Admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.NewAdmin(strings.Join(t.Endpoints, ","), opts...)
+	a, err := client.NewAdmin(strings.Join(t.Endpoints, ","), opts...)
+	return a, wrongTarget(err)
 }
 
 // admin calls f with the first endpoint that answers. op names the call in

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/znode"
 )
 
 type createOptions struct {
@@ -43,6 +44,9 @@ session to expire, or with --hold keeps it until Ctrl-C and then ends it.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts, err := o.check()
 			if err != nil {
+				return err
+			}
+			if err := o.checkPath(args[0]); err != nil {
 				return err
 			}
 			data, err := e.data(args[1:])
@@ -118,7 +122,7 @@ func (e *env) create(ctx context.Context, c *client.Client, o *createOptions, p 
 		made, err = c.Create(e.writing(ctx, o), p, data, opts...)
 	}
 	if err != nil {
-		return made, misplacedEndpoint(err, p)
+		return made, err
 	}
 	return made, e.object("Node", nodeItem{Path: made.Path, Stat: newStatItem(&made.Stat)}, func(w io.Writer) error {
 		_, err := io.WriteString(w, made.Path+"\n")
@@ -156,12 +160,22 @@ func makeParents(ctx context.Context, c *client.Client, p string, answered func(
 	return err
 }
 
-// misplacedEndpoint explains what happened to an -e that was meant as endpoints.
-func misplacedEndpoint(err error, p string) error {
-	if errors.Is(err, client.ErrBadPath) && !path.IsAbs(p) {
-		return usagef("%w\nhint: a path begins with /; behind create, -e means ephemeral, so endpoints go in front of it", err)
+// checkPath refuses a malformed path, and explains what became of an -e that was
+// meant as endpoints. A number is put behind the path of a sequential znode.
+func (o *createOptions) checkPath(p string) error {
+	whole := p
+	if o.sequential {
+		whole += "0"
 	}
-	return err
+	err := znode.ValidatePath(whole)
+	switch {
+	case err == nil:
+		return nil
+	case o.ephemeral && !path.IsAbs(p):
+		return usagef("create: %w\nhint: a path begins with /; behind create, -e means ephemeral, so endpoints go in front of it", err)
+	default:
+		return usagef("create: %w", err)
+	}
 }
 
 // createEphemeral creates the znode in a session of its own.

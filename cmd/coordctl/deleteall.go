@@ -31,7 +31,7 @@ Znodes that others create below PATH meanwhile are deleted too. Where they do so
 faster than they can be deleted, it gives up and says what is left (exit code 4).`,
 		Example: "  coordctl deleteall --dry-run /app/old\n" +
 			"  coordctl deleteall --yes /app/old",
-		Args:              cobra.ExactArgs(1),
+		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.deleteAll(cmd.Context(), args[0], dryRun)

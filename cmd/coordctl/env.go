@@ -222,7 +222,7 @@ func (e *env) dialWithin(p *pace, more ...client.Option) (*client.Client, error)
 	for {
 		c, err := client.Dial(p.ctx, strings.Join(t.Endpoints, ","), append(opts, more...)...)
 		if err == nil || !mayPass(err) {
-			return c, err
+			return c, wrongTarget(err)
 		}
 		select {
 		case <-p.ctx.Done():
@@ -230,6 +230,16 @@ func (e *env) dialWithin(p *pace, more ...client.Option) (*client.Client, error)
 		case <-time.After(dialPause):
 		}
 	}
+}
+
+// wrongTarget makes endpoints or files that no connection can be made with an
+// error of use.
+func wrongTarget(err error) error {
+	var ce *client.Error
+	if errors.Is(err, client.ErrBadArguments) && errors.As(err, &ce) {
+		return usagef("%s", ce.Detail)
+	}
+	return err
 }
 
 // dialPause is the pause before the endpoints are tried again.

@@ -29,7 +29,7 @@ elsewhere, and with --output raw, the bytes are the data's own.`,
 		Example: "  coordctl get /app/config\n" +
 			"  coordctl get --stat /app/config\n" +
 			"  coordctl get /app/config --json | jq -r .stat.version",
-		Args:              cobra.ExactArgs(1),
+		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
@@ -78,7 +78,7 @@ func newStatCmd(e *env) *cobra.Command {
 		Use:               "stat PATH",
 		Short:             "Print what the cluster knows about a znode beside its data",
 		Example:           "  coordctl stat /app/config\n  coordctl stat /app/config --json | jq -r .stat.mtime",
-		Args:              cobra.ExactArgs(1),
+		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {

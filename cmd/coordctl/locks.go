@@ -29,7 +29,7 @@ when a holder that waited came to the front. HOLDER says whether its session is
 alive.`,
 		Example: "  coordctl locks\n" +
 			"  coordctl locks show /locks/nightly-report",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              withPath(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := "/"

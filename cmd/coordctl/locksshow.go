@@ -18,7 +18,7 @@ func newLocksShowCmd(e *env) *cobra.Command {
 		Use:               "show PATH",
 		Short:             "Show the holder of one lock, and the waiting line",
 		Example:           "  coordctl locks show /locks/nightly-report",
-		Args:              cobra.ExactArgs(1),
+		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.showLock(cmd.Context(), args[0])

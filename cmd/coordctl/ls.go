@@ -23,7 +23,7 @@ order. With -R the paths of the node itself and all below it.`,
 		Example: "  coordctl ls /app\n" +
 			"  coordctl ls -l /app\n" +
 			"  coordctl ls -R --json / | jq -r '.items[].path'",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              withPath(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := "/"

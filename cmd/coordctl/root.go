@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/coordd/coord/znode"
 )
 
 func newRootCmd(e *env) *cobra.Command {
@@ -86,4 +88,15 @@ func parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	}
 	cmd.AddCommand(children...)
 	return cmd
+}
+
+// withPath also refuses a malformed PATH, which is the first argument, before a
+// server is asked.
+func withPath(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil || len(args) == 0 {
+			return err
+		}
+		return znode.ValidatePath(args[0])
+	}
 }

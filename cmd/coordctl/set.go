@@ -25,7 +25,7 @@ version; otherwise the exit code is 4 and the message names both.
 		Example: "  coordctl set /app/config 'workers: 8'\n" +
 			"  coordctl set --version 7 /app/config @config.yaml\n" +
 			"  generate | coordctl set /app/config -",
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              withPath(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkVersion(cmd, version); err != nil {
@@ -70,7 +70,7 @@ func newDeleteCmd(e *env) *cobra.Command {
 		Short: "Delete a znode that has no children",
 		Example: "  coordctl delete /app/old\n" +
 			"  coordctl delete --version 7 /app/old",
-		Args:              cobra.ExactArgs(1),
+		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkVersion(cmd, version); err != nil {

@@ -20,7 +20,7 @@ func newTreeCmd(e *env) *cobra.Command {
 		Short: "Draw a znode and what is below it",
 		Example: "  coordctl tree -L 2\n" +
 			"  coordctl tree /app",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              withPath(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("levels") && levels < 1 {

@@ -40,7 +40,7 @@ makes the exit code 1.`,
 		Example: "  coordctl watch -r /app\n" +
 			"  coordctl watch -r /app --json --since 0x2a00001f3c --data | jq -r .path\n" +
 			"  coordctl watch /app/config --exec 'nginx -s reload' --initial",
-		Args:              cobra.ExactArgs(1),
+		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts, err := o.check(e)

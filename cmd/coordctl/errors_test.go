@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coordd/coord/client"
+)
+
+// closedPort is an address where nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A closed port is no reason to wait. The aim is 100 ms; the bound is ten times
+// that, for a machine that is busy.
+func TestClosedPortFailsAtOnceWithTheReason(t *testing.T) {
+	t.Parallel()
+	a, b := closedPort(t), closedPort(t)
+	for _, args := range [][]string{
+		{"get", "/x"}, {"set", "/x", "y"}, {"ls"}, {"create", "-e", "/x"}, {"watch", "/x"}, {"txn", "-"}, {"sync"}, {"status"},
+		{"members"}, {"sessions"}, {"locks"}, {"locks", "show", "/x"}, {"cluster", "init"}, {"bench", "get"}, {"deleteall", "/x", "--yes"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			began := time.Now()
+			r := ctl(t, `[{"op":"check","path":"/x"}]`, append([]string{"-e", a + "," + b}, args...)...)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("took %s", took)
+			}
+			if r.code != exitUnreachable || r.stdout != "" {
+				t.Errorf("exit code %d, stdout %q", r.code, r.stdout)
+			}
+			if !strings.Contains(r.stderr, "connection refused") || !strings.Contains(r.stderr, "hint: `coordd dev` starts a server here") {
+				t.Errorf("stderr:\n%s", r.stderr)
+			}
+			if args[0] != "bench" && (!strings.Contains(r.stderr, a) || !strings.Contains(r.stderr, b)) {
+				t.Errorf("not both endpoints are named:\n%s", r.stderr)
+			}
+		})
+	}
+	ctl(t, "", "-e", a, "lock", "/x", "true").want(t, exitCannotRun, "", "~connection refused")
+}
+
+// A port where something else listens, and one that says nothing.
+func TestStrangersAreNamed(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			c.Close()
+		}
+	}()
+	began := time.Now()
+	r := ctl(t, "", "-e", l.Addr().String(), "--timeout", "1s", "get", "/x")
+	if took := time.Since(began); took > 5*time.Second || r.code != exitUnreachable && r.code != exitTimeout {
+		t.Errorf("exit code %d after %s\n%s", r.code, took, r.stderr)
+	}
+	if !strings.Contains(r.stderr, l.Addr().String()) {
+		t.Errorf("stderr:\n%s", r.stderr)
+	}
+}
+
+// Wrong use is exit code 2, says what is wrong, and asks no server.
+func TestWrongUse(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ line, says string }{
+		{"nosuch", `unknown command "nosuch" for "coordctl"`},
+		{"delet", "did you mean delete"},
+		{"acl nosuch", `unknown command "nosuch" for "coordctl acl"`},
+		{"get", "accepts 1 arg(s), received 0"},
+		{"get /a /b", "usage: coordctl get PATH"},
+		{"--bogus get /a", "unknown flag: --bogus"},
+		{"--bogus=1 get /a", "unknown flag: --bogus"},
+		{"get --bogus /a", "hint: coordctl get --help"},
+		{"--timeout 0s get /a", "is not above zero"},
+		{"--timeout soon get /a", "invalid argument"},
+		{"-o yaml get /a", "is none of table"},
+		{"--color pink get /a", "is none of auto"},
+		{"--context nosuch get /a", `no context "nosuch"`},
+		{"get a", "must start with a slash"},
+		{"get /a/", "invalid path"},
+		{"--cert a.pem get /a", "set together"},
+		{"--cacert /no/such.pem get /a", "no such file"},
+		{"--auth-file /no/such get /a", "no such file"},
+		{"-e host:port:1 get /a", "endpoint"},
+		{"watch /a --since soon", "--since"},
+		{"watch /a -r --children", "--children"},
+		{"watch /a --count -1", "must not be negative"},
+		{"deleteall /", "never deleted"},
+		{"deleteall /zookeeper/quota --yes", "never deleted"},
+		{"bench fast", "is none of create, set, get, mixed, lock"},
+		{"bench set --clients 0", "--clients"},
+		{"bench set --depth 5000", "--depth"},
+		{"bench get --read-mode fresh", "--read-mode"},
+		{"bench lock --depth 2", "depth of 1"},
+		{"context add prod", "needs --endpoints"},
+		{"demo paused-worker --fencing maybe", "is none of on, off"},
+		{"txn /no/such/file", "no such file"},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			ctl(t, "", strings.Fields(c.line)...).want(t, exitUsage, "", "~"+c.says)
+			r := ctl(t, "", append([]string{"--json"}, strings.Fields(c.line)...)...)
+			if r.code != exitUsage || !strings.HasPrefix(r.stderr, `{"error":{"code":"Usage",`) {
+				t.Errorf("--json: exit code %d, stderr %q", r.code, r.stderr)
+			}
+		})
+	}
+}
+
+// --help in front of a command must not run it.
+func TestHelpInFrontRunsNothing(t *testing.T) {
+	t.Parallel()
+	must(t, "create", "/help-first")
+	for _, flag := range []string{"--help", "-h"} {
+		r := on(t, "", flag, "delete", "/help-first")
+		if r.code != exitOK || !strings.Contains(r.stdout, "Usage:") {
+			t.Errorf("%s: exit code %d\n%s%s", flag, r.code, r.stdout, r.stderr)
+		}
+	}
+	on(t, "", "stat", "/help-first").want(t, exitOK, "~persistent", "")
+}
+
+// Each error of the client has an exit code that means something, and a name.
+func TestErrorsHaveExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+		name string
+	}{
+		{client.ErrNoNode, 3, "NoNode"},
+		{client.ErrNodeExists, 4, "NodeExists"},
+		{client.ErrBadVersion, 4, "BadVersion"},
+		{client.ErrNotEmpty, 4, "NotEmpty"},
+		{client.ErrEphemeralParent, 4, "EphemeralParent"},
+		{client.ErrQuotaExceeded, 4, "QuotaExceeded"},
+		{client.ErrNoAuth, 5, "NoAuth"},
+		{client.ErrAuthFailed, 5, "AuthFailed"},
+		{client.ErrProtected, 5, "Protected"},
+		{client.ErrBadPath, 2, "BadPath"},
+		{client.ErrBadArguments, 2, "BadArguments"},
+		{client.ErrInvalidACL, 2, "InvalidACL"},
+		{client.ErrTooLarge, 1, "TooLarge"},
+		{client.ErrUnavailable, 6, "Unavailable"},
+		{client.ErrNotFormed, 6, "NotFormed"},
+		{errors.Join(context.DeadlineExceeded, client.ErrUnavailable), 6, "Unavailable"},
+		{context.DeadlineExceeded, 7, "TimeLimit"},
+		{&timeLimitError{time.Second}, 7, "TimeLimit"},
+		{client.ErrSessionExpired, 1, "SessionExpired"},
+		{client.ErrUnknownOutcome, 1, "UnknownOutcome"},
+		{client.ErrOverloaded, 1, "Overloaded"},
+		{client.ErrDiskFull, 1, "DiskFull"},
+		{client.ErrIdentityInUse, 4, "IdentityInUse"},
+		{errInterrupted, 130, "Interrupted"},
+		{errUnhealthy, 8, "Unhealthy"},
+		{usagef("x"), 2, "Usage"},
+		{errors.New("x"), 1, "Failed"},
+	} {
+		wrapped := fmt.Errorf("wrapped: %w", &client.Error{Op: "get", Path: "/x", Err: c.err, Index: -1})
+		if name, code := classify(wrapped); name != c.name || code != c.code {
+			t.Errorf("%v: %s %d, want %s %d", c.err, name, code, c.name, c.code)
+		}
+	}
+}
+
+// Each command has what a newcomer needs: a sentence, a worked example, and a
+// check of its arguments.
+func TestEveryCommandIsDocumented(t *testing.T) {
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		path := cmd.CommandPath()
+		if cmd.Short == "" || cmd.Args == nil {
+			t.Errorf("%s: no short description, or no check of arguments", path)
+		}
+		if !cmd.HasSubCommands() && !cmd.Hidden && !strings.Contains(cmd.Example, strings.TrimPrefix(path, "coordctl ")) {
+			t.Errorf("%s: no worked example", path)
+		}
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+	}
+	look(newRootCmd(newEnv(nil, nil, nil)))
+}
+
+// No secret is the value of a flag: it would show in lists of processes.
+func TestNoFlagTakesASecret(t *testing.T) {
+	for _, word := range []string{"password", "secret", "token"} {
+		root := newRootCmd(newEnv(nil, nil, nil))
+		if f := root.PersistentFlags().Lookup(word); f != nil {
+			t.Errorf("flag --%s", word)
+		}
+		for _, cmd := range root.Commands() {
+			if f := cmd.Flags().Lookup(word); f != nil {
+				t.Errorf("%s: flag --%s", cmd.CommandPath(), word)
+			}
+		}
+	}
+}
