@@ -49,6 +49,7 @@ type conn struct {
 	ackTold  atomic.Uint64 // the cluster was told so
 	lastSent atomic.Uint64 // zxid of the last message
 
+	why      atomic.Pointer[error] // of the first end; nil if the client left
 	stopOnce sync.Once
 	stopped  chan struct{} // closed by stop
 
@@ -100,6 +101,7 @@ func newConn(s *Server, g guest) *conn {
 
 // end lets what is queued go out, then says goodbye, then ends the stream.
 func (c *conn) end(err error) {
+	c.why.CompareAndSwap(nil, &err)
 	c.out.end(wireError(err))
 	c.stop()
 }
@@ -151,7 +153,7 @@ func (c *conn) Applied(r *fsm.Result) {
 	it.op, it.start, it.err = c.settle(r)
 	c.out.reply(it, r.Size())
 	if r.Status == fsm.StatusGone {
-		c.end(r.Err)
+		poke(c.s.restored) // the table says how it ended, see hub.reconcile
 	}
 }
 

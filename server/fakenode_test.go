@@ -151,8 +151,19 @@ func (n *fakeNode) DropLine(session.ID, uint64) {
 	n.dropped++
 }
 
-func (n *fakeNode) Overloaded() error { return n.loadErr }
-func (n *fakeNode) Formed() error     { return n.formErr }
+func (n *fakeNode) Overloaded() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.loadErr
+}
+
+func (n *fakeNode) load(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.loadErr = err
+}
+
+func (n *fakeNode) Formed() error { return n.formErr }
 
 func (n *fakeNode) Heard(session.ID, uint64) {
 	n.mu.Lock()

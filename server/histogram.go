@@ -22,12 +22,12 @@ const (
 	histogramBuckets = 23
 )
 
-// observe counts d, and n-1 more like it.
-func (h *histogram) observe(d time.Duration, n uint64) {
+// observe counts d.
+func (h *histogram) observe(d time.Duration) {
 	d = max(d, 0)
 	i := max(0, bits.Len64(uint64(d))-histogramFirst)
-	h.counts[min(i, histogramBuckets)].Add(n)
-	h.nanos.Add(int64(d) * int64(n))
+	h.counts[min(i, histogramBuckets)].Add(1)
+	h.nanos.Add(int64(d))
 }
 
 // metric is the present state for Prometheus.

@@ -42,7 +42,7 @@ func (m *metrics) done(it *item, code fsm.Code, now int64, c *conn) {
 		return
 	}
 	took := time.Duration(now - it.start)
-	m.durations[it.op].observe(took, 1)
+	m.durations[it.op].observe(took)
 	if m.slow > 0 && took > m.slow {
 		m.slowRequest(it, took, code, c)
 	}

@@ -328,7 +328,7 @@ func TestNobodyIsLetInBeforeTheClusterIsFormed(t *testing.T) {
 func TestOverloadRefusesWhatCannotWait(t *testing.T) {
 	s, n := fakeServer(t)
 	c, _ := connect(t, s)
-	n.loadErr = cluster.ErrOverloaded
+	n.load(cluster.ErrOverloaded)
 	_, w := connectRefused(t, s)
 	wantCode(t, w.GetError(), coordpb.Code_CODE_OVERLOADED)
 	reply, err := coordService{s: s}.Write(t.Context(), &coordpb.WriteRequest{Write: &coordpb.Write{Ops: []*coordpb.Op{create("/a", "")}}})
@@ -339,10 +339,23 @@ func TestOverloadRefusesWhatCannotWait(t *testing.T) {
 	if reply.GetError().GetRetryAfterMs() == 0 || reply.GetError().GetMaybeDone() {
 		t.Errorf("%v", reply.GetError())
 	}
-	c.send(put(1, create("/numbered", ""))) // a numbered write is never refused for that
+	// A numbered write is never refused for that: it waits.
+	c.send(put(1, create("/numbered", "")))
+	if err := c.next(50 * time.Millisecond); err == nil {
+		t.Fatalf("taken although the cluster is overloaded: %v", c.got)
+	}
+	n.load(nil)
 	if r := c.reply(1); r.GetError() != nil {
 		t.Error(r)
 	}
+	// Full disks: locks can be released.
+	n.load(cluster.ErrDiskFull)
+	c.send(put(2, remove("/numbered")), put(3, create("/more", "")))
+	if r := c.reply(2); r.GetError() != nil {
+		t.Error(r)
+	}
+	n.load(nil)
+	c.reply(3)
 }
 
 // connectRefused says hello to a server that does not let the client in.

@@ -113,7 +113,7 @@ func (r *reader) runRounds(ctx context.Context) {
 			r.retry(ctx, qs, err)
 			continue
 		}
-		r.execute(qs)
+		r.executeGuarded(qs)
 	}
 }
 
@@ -171,7 +171,18 @@ func (r *reader) runReady(ctx context.Context) {
 			poke(r.readyWake)
 		}
 		r.mu.Unlock()
-		r.execute(qs)
+		r.executeGuarded(qs)
+	}
+}
+
+// executeGuarded is execute on the reader's own goroutines: a panic ends the
+// streams whose reads were among these, and nothing else.
+func (r *reader) executeGuarded(qs []*reading) {
+	err := r.s.guarded("read", func() error { r.execute(qs); return nil })
+	for _, q := range qs {
+		if err != nil && q.c != nil {
+			q.c.end(err)
+		}
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/cluster"
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
 )
@@ -167,9 +169,6 @@ func (c *conn) acknowledge(ack uint64) bool {
 
 // handle passes requests on: writes to the node, reads to the reader.
 func (c *conn) handle(ctx context.Context, rs []*coordpb.Request) error {
-	if err := c.pace(ctx, rs); err != nil {
-		return err
-	}
 	c.mu.Lock()
 	answered := c.answered
 	c.mu.Unlock()
@@ -177,8 +176,16 @@ func (c *conn) handle(ctx context.Context, rs []*coordpb.Request) error {
 		return &limitError{kind: fsm.ErrLimit, what: "bytes of answers that were not acknowledged", have: int64(answered), most: maxAnswered, setting: settingInFlight}
 	}
 	start := c.s.clock.now()
+	mayWait := c.throttle != nil || c.s.node.Overloaded() != nil
 	var reads []*reading
 	for _, r := range rs {
+		if mayWait && r.GetWrite() != nil {
+			c.s.reader.submit(reads) // they need not wait for this
+			reads = nil
+			if err := c.pace(ctx, r.GetWrite()); err != nil {
+				return err
+			}
+		}
 		q, err := c.dispatch(r, start)
 		if err != nil {
 			return err
@@ -191,29 +198,53 @@ func (c *conn) handle(ctx context.Context, rs []*coordpb.Request) error {
 	return nil
 }
 
-// pace holds a session to its writes per second.
-func (c *conn) pace(ctx context.Context, rs []*coordpb.Request) error {
+// overloadPause is how often a stream looks whether an overload has passed.
+const overloadPause = 10 * time.Millisecond
+
+// pace holds a session to its writes per second, and back while the cluster
+// takes no more. No write is ever refused for that, so the numbers behind it are
+// not stuck; the client feels it as a slow stream.
+func (c *conn) pace(ctx context.Context, w *coordpb.Write) error {
+	for c.holdBack(w) {
+		c.s.metrics.throttled.overload.Add(1)
+		if err := c.pause(ctx, overloadPause); err != nil {
+			return err
+		}
+	}
 	if c.throttle == nil {
 		return nil
 	}
-	for _, r := range rs {
-		if r.GetWrite() == nil {
-			continue
-		}
-		wait := c.throttle.Reserve().Delay()
-		if wait <= 0 {
-			continue
-		}
-		c.s.metrics.throttled.rate.Add(1)
-		select {
-		case <-time.After(wait):
-		case <-c.stopped:
-			return errStopped
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	wait := c.throttle.Reserve().Delay()
+	if wait <= 0 {
+		return nil
 	}
-	return nil
+	c.s.metrics.throttled.rate.Add(1)
+	return c.pause(ctx, wait)
+}
+
+// holdBack says that a write must wait. While the disks are full, what only
+// takes away goes on: locks can be released.
+func (c *conn) holdBack(w *coordpb.Write) bool {
+	switch err := c.s.node.Overloaded(); {
+	case err == nil:
+		return false
+	case errors.Is(err, cluster.ErrDiskFull):
+		return slices.ContainsFunc(w.GetOps(), func(op *coordpb.Op) bool {
+			return op.GetKind() != coordpb.Op_KIND_DELETE && op.GetKind() != coordpb.Op_KIND_CHECK
+		})
+	}
+	return true
+}
+
+func (c *conn) pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-c.stopped:
+		return errStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // dispatch starts one request. A read is returned, to be handed on with others.

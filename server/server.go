@@ -173,9 +173,9 @@ func (s *Server) openNode() error {
 	c := s.cfg.Cluster
 	c.Hook, c.Info = s.hub, s.info
 	c.Timings = cluster.Timings{
-		Fsync:  func(d time.Duration) { s.metrics.fsync.observe(d, 1) },
-		Commit: func(d time.Duration) { s.metrics.commit.observe(d, 1) },
-		Apply:  func(d time.Duration) { s.metrics.apply.observe(d, 1) },
+		Fsync:  func(d time.Duration) { s.metrics.fsync.observe(d) },
+		Commit: func(d time.Duration) { s.metrics.commit.observe(d) },
+		Apply:  func(d time.Duration) { s.metrics.apply.observe(d) },
 	}
 	n, err := cluster.Open(c)
 	if err != nil {

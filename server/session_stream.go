@@ -144,6 +144,22 @@ func (s *Server) drop(c *conn) {
 	s.hub.leave(c, id)
 	if id != 0 {
 		s.node.DropLine(id, gen)
-		s.log.Debug("stream closed", "event", "stream_closed", "session", id, "peer", c.guest.address)
+		s.logEnd(c, id)
 	}
+}
+
+// logEnd tells of the end of a session that was connected here; the end of a
+// stream alone is no news.
+func (s *Server) logEnd(c *conn, id session.ID) {
+	args := []any{"session", id, "peer", c.guest.address}
+	why := c.why.Load()
+	if why != nil {
+		args = append(args, "err", *why)
+	}
+	var ended *sessionEnd
+	if why != nil && errors.As(*why, &ended) {
+		s.log.Info("session ended", append(args, "event", "session_ended", "reason", ended.reason.String())...)
+		return
+	}
+	s.log.Debug("stream closed", append(args, "event", "stream_closed")...)
 }
