@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coord/cluster/peerpb"
+	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
 )
 
@@ -380,4 +384,137 @@ func TestUncountedSignOfLifeGrowsOldWithoutALeader(t *testing.T) {
 			t.Errorf("the oldest uncounted sign of life is %v old, want about a second", age)
 		}
 	})
+}
+
+// A suspicion that was not taken back through the log would let the next leader
+// expire a session whose client was answered meanwhile.
+func TestAnswerAfterASuspicionHoldsUnderTheNextLeader(t *testing.T) {
+	var losing [4]atomic.Bool
+	tune := func(c *Config) {
+		i := c.Name[1] - '0'
+		c.faults.report = func(sent bool) error {
+			if losing[i].Load() && !sent {
+				return errors.New("lost")
+			}
+			return nil
+		}
+	}
+	inFakeTime(t, 3, tune, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		f := w.followers()[0]
+		h := w.hold(f, testTimeout)
+		time.Sleep(testTimeout)
+		losing[f[1]-'0'].Store(true)
+		time.Sleep(testTimeout * 7 / 10)
+		if !w.suspect(f, h.id) {
+			t.Fatal("the session is not under suspicion: nothing is tested")
+		}
+		losing[f[1]-'0'].Store(false)
+		before := h.answers()
+		w.eventually(time.Second, "heartbeats are answered again", func() bool { return h.answers() > before })
+		losing[f[1]-'0'].Store(true)
+		if _, err := w.node(w.leader()).Transfer(w.t.Context(), w.followers()[1]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * testTimeout)
+		w.checkNotEarly(h)
+		if w.endedAt(h.id).IsZero() {
+			t.Error("the session did not end at all")
+		}
+		h.die()
+	})
+}
+
+func (w *world) suspect(at string, id session.ID) (yes bool) {
+	w.node(at).Machine().View(func(v *fsm.View) { s := v.Sessions.Get(id); yes = s != nil && s.SuspectSince != 0 })
+	return yes
+}
+
+// cutOnTransfer cuts the old leader off in the moment in which it has handed
+// over, so that it takes itself for the leader until its lease runs out.
+type cutOnTransfer struct{ cut func() }
+
+func (c *cutOnTransfer) beforeSend(raft.ServerID, rpcKind) error { return nil }
+
+func (c *cutOnTransfer) afterAnswer(_ raft.ServerID, kind rpcKind) error {
+	if kind == rpcTimeoutNow {
+		c.cut()
+	}
+	return nil
+}
+
+// The counting of a deposed leader is worth nothing, however short it lasts.
+func TestHeartbeatIsNotAnsweredByALeaderThatIsDeposed(t *testing.T) {
+	faults := &cutOnTransfer{}
+	inFakeTime(t, 3, func(c *Config) { c.faults.transport = faults }, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		old, next := w.leader(), w.followers()[0]
+		h := w.hold(old, testTimeout)
+		time.Sleep(testTimeout)
+		faults.cut = func() {
+			for _, p := range w.peers {
+				if p.Name != old {
+					w.net.cut(old+":7421", p.Address)
+				}
+			}
+		}
+		ctx, cancel := context.WithTimeout(w.t.Context(), 50*time.Millisecond)
+		_, _ = w.node(old).Transfer(ctx, next)
+		cancel()
+		for range 100 { // more heartbeats than usual, to meet the moment
+			sent := time.Now()
+			w.node(old).Beat(h.id, h.generation, func(err error) { h.answer(sent, err) })
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(2 * testTimeout)
+		w.checkNotEarly(h)
+		if w.endedAt(h.id).IsZero() {
+			t.Error("the session of a server that is cut off did not end")
+		}
+		h.die()
+	})
+}
+
+// At a new leader, only the very start of the server that has the session may
+// say that it was silent for long.
+func TestOnlyTheOwnerLowersWhatANewLeaderAssumes(t *testing.T) {
+	for _, owner := range []bool{false, true} {
+		var losing atomic.Bool
+		inFakeTime(t, 3, func(c *Config) {
+			c.faults.report = func(bool) error {
+				if losing.Load() {
+					return errors.New("lost")
+				}
+				return nil
+			}
+		}, func(w *world) {
+			w.start()
+			w.awaitFormed()
+			losing.Store(true)
+			c := w.open(w.leader(), testTimeout)
+			at := c.host.node
+			for w.leader() == c.host.peer.Name {
+				_, _ = at.Transfer(w.t.Context(), "")
+				w.awaitLeader()
+			}
+			leader := w.node(w.leader())
+			boot := at.Boot()
+			if !owner {
+				boot++
+			}
+			rep := leader.handleReport(w.t.Context(), serverID(at.ServerID()), &peerpb.ReportRequest{
+				Term: leader.Status().Term, Id: at.ServerID(), Boot: boot,
+				Heard: []*peerpb.HeardSession{{Session: uint64(c.id), Generation: c.generation, AgeUs: 60e6}},
+			})
+			if rep.GetRefused() != "" {
+				t.Fatal(rep.GetRefused())
+			}
+			time.Sleep(testTimeout / 2)
+			if ended := !w.endedAt(c.id).IsZero(); ended != owner {
+				t.Errorf("told by the owner: %v, session ended: %v", owner, ended)
+			}
+		})
+	}
 }

@@ -37,6 +37,7 @@ type Node struct {
 	transport *transport
 	notifier  *commitNotifier
 	peers     *peers
+	dialing   *interrupter
 	raft      atomic.Pointer[raft.Raft] // nil until Run has started it
 	changed   *beacon                   // role, leader, membership or reign may have changed
 
@@ -119,13 +120,14 @@ func (n *Node) makeParts() {
 	n.form = &formation{node: n}
 	n.disk = newDiskRoom(n.cfg.DataDir, max(n.cfg.DiskReserve, 0))
 	n.snapshots = newSnapshots(n)
+	n.dialing = newInterrupter()
 	n.peers = newPeers(func(ctx context.Context, target string) (net.Conn, error) { return n.net.dialRPC(ctx, target) })
 }
 
 func (n *Node) peerNetConfig() peerNetConfig {
 	c := peerNetConfig{
 		self: n.id, cluster: n.stores.cluster, listener: n.listener,
-		dial: n.cfg.Net.Dial, resolve: n.addresses.resolve, log: n.log,
+		dial: n.dialing.around(n.cfg.Net.Dial), resolve: n.addresses.resolve, log: n.log,
 	}
 	if n.cfg.TLS.Server != nil {
 		c.serverTLS = func() *tls.Config { return n.cfg.TLS.Server }
@@ -133,6 +135,35 @@ func (n *Node) peerNetConfig() peerNetConfig {
 		c.admit = admitServers
 	}
 	return c
+}
+
+// interrupter makes dials end when the node does: a peer that does not answer
+// must not hold up the stop.
+type interrupter struct {
+	once    sync.Once
+	stopped chan struct{}
+}
+
+func newInterrupter() *interrupter { return &interrupter{stopped: make(chan struct{})} }
+
+func (i *interrupter) stop() { i.once.Do(func() { close(i.stopped) }) }
+
+// around returns dial with the additional end.
+func (i *interrupter) around(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		done := make(chan struct{})
+		defer close(done)
+		go func() {
+			select {
+			case <-i.stopped:
+				cancel()
+			case <-done:
+			}
+		}()
+		return dial(ctx, address)
+	}
 }
 
 // now is the node's monotonic clock.

@@ -115,7 +115,7 @@ func (p *peers) close() {
 // newPeerServer returns the gRPC server of the peer port.
 func newPeerServer() *grpc.Server {
 	return grpc.NewServer(
-		grpc.Creds(peerCredentials{}),
+		grpc.Creds(peerCredentials{}), grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(maxPeerMessage), grpc.MaxSendMsgSize(maxPeerMessage),
 		grpc.ReadBufferSize(peerBuffer), grpc.WriteBufferSize(peerBuffer),
 		grpc.InitialWindowSize(peerWindow), grpc.InitialConnWindowSize(peerWindow),

@@ -114,8 +114,12 @@ func (n *Node) wind(ctx context.Context) {
 // halt ends Raft and the peer port.
 func (n *Node) halt(r *raft.Raft, server *grpc.Server) {
 	n.peers.close()
-	server.Stop() // ends the streams and waits for their handlers
-	if err := within(stopTimeout, func() { _ = r.Shutdown().Error() }); err != nil {
+	stopped := r.Shutdown()
+	n.dialing.stop()
+	n.transport.CloseStreams() // replicators may wait for answers that do not come
+	_ = n.net.cut()            // nothing is left to be done about an error
+	server.Stop()
+	if err := within(stopTimeout, func() { _ = stopped.Error() }); err != nil {
 		n.log.Error("raft did not stop in time", "err", err)
 	}
 	if err := n.Close(); err != nil {
@@ -149,6 +153,7 @@ func (n *Node) Close() error {
 		var errs []error
 		if n.peers != nil {
 			n.peers.close()
+			n.dialing.stop()
 		}
 		if n.transport != nil {
 			errs = append(errs, n.transport.Close())

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/znode"
@@ -130,6 +133,52 @@ func TestSnapshotInstalledWhileServingSettlesWhatIsPending(t *testing.T) {
 			t.Error("no snapshot was installed: nothing was tested")
 		}
 		w.converged()
+	})
+}
+
+// deafTo loses the entries that go to one server, but not the heartbeats, so
+// that it goes on knowing its leader and its offering goes on.
+type deafTo struct{ to atomic.Value }
+
+func (d *deafTo) beforeSend(to raft.ServerID, kind rpcKind) error {
+	if kind == rpcAppend && d.to.Load() == string(to) {
+		return errors.New("lost")
+	}
+	return nil
+}
+
+func (d *deafTo) afterAnswer(raft.ServerID, rpcKind) error { return nil }
+
+// F9 without any broken connection: nothing but the snapshot itself tells that
+// what is pending may have been done.
+func TestSnapshotOverAnOpenOfferingSettlesWhatIsPending(t *testing.T) {
+	deaf := &deafTo{}
+	deaf.to.Store("")
+	inFakeTime(t, 3, func(c *Config) {
+		smallSnapshots(c)
+		c.faults.transport = deaf
+	}, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		f, leader := w.followers()[0], w.leader()
+		c := w.open(f, time.Hour)
+		deaf.to.Store(w.node(f).ServerID())
+		in := c.send(createOp("/done-in-the-gap"))
+		w.eventually(time.Second, "the leader has applied it", func() bool { return w.exists(leader, "/done-in-the-gap") })
+		for i := range 30 {
+			if r := w.propose(leader, bigOp(fmt.Sprintf("/big%d", i), 100<<10)).wait(t, time.Second); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		w.eventually(10*time.Second, "a snapshot", func() bool { return w.node(leader).Counters().Snapshots > 0 })
+		term := w.node(leader).Status().Term
+		deaf.to.Store("")
+		if r := in.wait(t, 20*time.Second); r.Err != nil || r.Status != fsm.StatusRepeat {
+			t.Errorf("%v %v, want the remembered result", r.Status, r.Err)
+		}
+		if now := w.node(leader).Status().Term; now != term {
+			t.Errorf("term %d after %d: there was an election", now, term)
+		}
 	})
 }
 
