@@ -220,9 +220,12 @@ func TestMalformedRequestsEndTheirStreamOnly(t *testing.T) {
 	t.Run("refused but not ended", func(t *testing.T) {
 		c := r.open()
 		for _, req := range []*coordpb.Request{
-			{Read: &coordpb.Read{}}, {Read: &coordpb.Read{Kind: 99, Path: "/"}}, {Read: &coordpb.Read{Kind: coordpb.Read_KIND_GET, Path: "/", Mode: 9}},
+			{Read: &coordpb.Read{}},
+			{Read: &coordpb.Read{Kind: 99, Path: "/"}},
+			{Read: &coordpb.Read{Kind: coordpb.Read_KIND_GET, Path: "/", Mode: 9}},
 			{Read: &coordpb.Read{Kind: coordpb.Read_KIND_CHILDREN, Path: "/", Limit: -1}},
-			{Read: &coordpb.Read{Kind: coordpb.Read_KIND_WALK, Path: "/", WatchId: 3}}, {Watch: &coordpb.Watch{Path: "/", Kind: 77}},
+			{Read: &coordpb.Read{Kind: coordpb.Read_KIND_WALK, Path: "/", WatchId: 3}},
+			{Watch: &coordpb.Watch{Path: "/", Kind: 77}},
 		} {
 			wantCode(t, c.answer(c.ask(req)|plain).GetError(), coordpb.Code_CODE_MALFORMED)
 		}

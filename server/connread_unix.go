@@ -3,6 +3,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -41,14 +42,14 @@ type readyRead struct {
 // try reads once. It returns false if there is nothing yet.
 func (r *readyRead) try(fd, size int, pool mem.BufferPool) bool {
 	r.buf = pool.Get(size)
-	for r.n, r.err = syscall.Read(fd, *r.buf); r.err == syscall.EINTR; {
+	for r.n, r.err = syscall.Read(fd, *r.buf); errors.Is(r.err, syscall.EINTR); {
 		r.n, r.err = syscall.Read(fd, *r.buf)
 	}
 	if r.err == nil {
 		return true
 	}
 	r.drop(pool)
-	return r.err != syscall.EAGAIN
+	return !errors.Is(r.err, syscall.EAGAIN)
 }
 
 func (r *readyRead) drop(pool mem.BufferPool) {

@@ -46,7 +46,6 @@ func (s *Server) newGRPC(tlsConfig *tls.Config) *grpc.Server {
 	opts := append(secure,
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(ioBufferBytes),
-		grpc.SharedWriteBuffer(true),
 		grpc.InitialWindowSize(windowBytes),
 		grpc.InitialConnWindowSize(windowBytes),
 		grpc.MaxConcurrentStreams(maxStreams),

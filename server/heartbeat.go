@@ -38,7 +38,8 @@ func (cs coordService) Heartbeat(stream grpc.BidiStreamingServer[coordpb.Heartbe
 					return err
 				}
 			}
-		case <-received:
+		case err := <-received:
+			s.log.Debug("heartbeat stream ended", "err", err)
 			return nil
 		case <-stream.Context().Done():
 			return nil

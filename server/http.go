@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"time"
@@ -55,7 +54,7 @@ func (s *Server) serveHTTP() error {
 	if s.httpListener == nil {
 		return nil
 	}
-	var l net.Listener = netutil.LimitListener(s.httpListener, httpConnections)
+	l := netutil.LimitListener(s.httpListener, httpConnections)
 	if s.http.TLSConfig != nil {
 		l = tls.NewListener(l, s.http.TLSConfig)
 	}
@@ -69,7 +68,7 @@ func (s *Server) stopHTTP() {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
-		s.http.Close() // the process is ending
+		_ = s.http.Close() // the process is ending
 	}
 }
 

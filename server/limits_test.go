@@ -1,8 +1,10 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -154,7 +156,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	for _, c := range conns {
 		c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 		if _, err := c.Read(make([]byte, 1024)); err != nil {
-			if ne, ok := err.(net.Error); !ok || !ne.Timeout() {
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
 				closed++
 			}
 		}

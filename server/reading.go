@@ -77,18 +77,11 @@ func (q *reading) check(l *Limits) error {
 	if q.watch != nil {
 		return q.checkWatch(l)
 	}
-	switch q.read.GetKind() {
-	case coordpb.Read_KIND_SYNC:
-		return nil
-	case coordpb.Read_KIND_EPHEMERALS:
-		if q.read.GetPath() == "" {
-			return nil
-		}
-	case coordpb.Read_KIND_UNSPECIFIED:
-		return malformed("a read has no kind")
-	}
-	if q.op == opNone {
+	switch {
+	case q.op == opNone:
 		return malformed("read of kind %d is unknown", q.read.GetKind())
+	case q.op == opSync, q.op == opEphemerals && q.read.GetPath() == "":
+		return nil
 	}
 	if q.read.GetLimit() < 0 {
 		return malformed("limit %d is negative", q.read.GetLimit())

@@ -257,7 +257,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.ran.Swap(true) {
 		return errors.New("server was started before")
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // what is closed is not needed any more
 	nodeCtx, stopNode := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopNode()
 	life, endLife := context.WithCancel(context.WithoutCancel(ctx))

@@ -100,7 +100,7 @@ func isNoNode(err error) bool { return codeOf(err) == fsm.CodeNoNode }
 // unavailable is err for a client that waited in vain.
 func unavailable(err error) error {
 	if codeOf(err) == fsm.CodeInternal || codeOf(err) == fsm.CodeTimeout {
-		return fmt.Errorf("no quorum answers (%v): %w", err, fsm.ErrUnavailable)
+		return fmt.Errorf("no quorum answers (%s): %w", err.Error(), fsm.ErrUnavailable)
 	}
 	return err
 }
