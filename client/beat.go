@@ -104,7 +104,7 @@ func (s *Session) beatOver(ctx context.Context, cn *conn, counted *time.Time) er
 		defer close(done)
 		broken <- receiveBeats(ctx, stream, answers)
 	}()
-	err = s.beatLoop(ctx, cn, stream, counted, answers, broken)
+	err = s.beatLoop(cn, stream, counted, answers, broken)
 	cancel()
 	<-done
 	return err
@@ -124,8 +124,9 @@ func receiveBeats(ctx context.Context, stream coordpb.Coord_HeartbeatClient, ans
 	}
 }
 
-func (s *Session) beatLoop(ctx context.Context, cn *conn, stream coordpb.Coord_HeartbeatClient, counted *time.Time,
-	answers <-chan *coordpb.HeartbeatReply, broken <-chan error) error {
+func (s *Session) beatLoop(cn *conn, stream coordpb.Coord_HeartbeatClient, counted *time.Time,
+	answers <-chan *coordpb.HeartbeatReply, broken <-chan error,
+) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {

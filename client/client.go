@@ -66,8 +66,10 @@ func (s *Session) opened(ctx context.Context) error {
 	case <-s.finished:
 	case <-ctx.Done():
 		tried := s.attempts()
-		err = &Error{Op: opDial, Err: errors.Join(ctx.Err(), ErrUnavailable), Tried: tried, Index: -1,
-			Detail: fmt.Sprintf("no server has taken the session in %s", time.Since(began).Round(time.Millisecond))}
+		err = &Error{
+			Op: opDial, Err: errors.Join(ctx.Err(), ErrUnavailable), Tried: tried, Index: -1,
+			Detail: fmt.Sprintf("no server has taken the session in %s", time.Since(began).Round(time.Millisecond)),
+		}
 	}
 	s.finish(ByClient, "", 0)
 	s.wg.Wait()

@@ -53,9 +53,12 @@ func TestErrorsAreTheSameOnBothEnds(t *testing.T) {
 }
 
 func TestErrorsSayWhatWasTried(t *testing.T) {
-	e := &Error{Op: "get", Path: "/a", Index: -1, Err: errors.Join(context.DeadlineExceeded, ErrUnavailable), Tried: []Attempt{
-		{Endpoint: "n1:7420", Err: errors.New("connection refused")}, {Endpoint: "n2:7420", Err: errNoAnswer}},
-		Detail: "no server has answered"}
+	e := &Error{
+		Op: "get", Path: "/a", Index: -1, Err: errors.Join(context.DeadlineExceeded, ErrUnavailable), Tried: []Attempt{
+			{Endpoint: "n1:7420", Err: errors.New("connection refused")}, {Endpoint: "n2:7420", Err: errNoAnswer},
+		},
+		Detail: "no server has answered",
+	}
 	for _, part := range []string{"get /a", "no server has answered", "n1:7420: connection refused", "n2:7420: no answer"} {
 		if !strings.Contains(e.Error(), part) {
 			t.Errorf("%q lacks %q", e, part)
@@ -104,7 +107,10 @@ func TestTargets(t *testing.T) {
 
 func TestBadOptionsAreNamed(t *testing.T) {
 	for _, opts := range [][]Option{
-		{WithChroot("no-slash")}, {WithSessionTimeout(-1)}, {WithoutSession(), WithIdentity("x")}, {WithTLSFiles("", "cert", "")},
+		{WithChroot("no-slash")},
+		{WithSessionTimeout(-1)},
+		{WithoutSession(), WithIdentity("x")},
+		{WithTLSFiles("", "cert", "")},
 		{WithTLSFiles("/does/not/exist", "", "")},
 	} {
 		if _, err := Dial(t.Context(), "n1", opts...); !errors.Is(err, ErrBadArguments) {

@@ -46,8 +46,10 @@ func (s *Session) Close(ctx context.Context) error {
 	if !send || c.reply != nil || s.told {
 		return nil
 	}
-	return &Error{Op: "close session", Err: ErrUnavailable, Tried: s.attempts(), Index: -1,
-		Detail: "it ends by itself after " + s.Timeout().String()}
+	return &Error{
+		Op: "close session", Err: ErrUnavailable, Tried: s.attempts(), Index: -1,
+		Detail: "it ends by itself after " + s.Timeout().String(),
+	}
 }
 
 // awaitClose waits for the answer to the close: while ctx lasts, then for the
@@ -209,6 +211,7 @@ func (s *Session) refused(e *coordpb.Error, nextSeq uint64) {
 		reason = Silent
 	case coordpb.Code_CODE_UNKNOWN_SESSION:
 		reason = Restore
+	default:
 	}
 	s.mu.Lock()
 	s.told = true

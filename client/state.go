@@ -45,6 +45,7 @@ func (s State) String() string {
 // Reason says why a session ended.
 type Reason string
 
+// Reasons.
 const (
 	ByClient Reason = "closed by the client"
 	// Silent: the cluster heard nothing for the timeout, or this client heard

@@ -11,6 +11,7 @@ import (
 // EventType says what an Event is about.
 type EventType uint8
 
+// Types of events.
 const (
 	// EventCreated, EventDeleted and EventChanged: the node at Path was
 	// created, deleted, or its data set.

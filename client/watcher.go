@@ -153,6 +153,7 @@ func (s *Session) event(cn *conn, e *coordpb.Event) {
 		w.pos = max(Zxid(e.Zxid), w.pos)
 		w.zxid, w.index = 0, 0
 		return
+	default:
 	}
 	z := Zxid(e.Zxid)
 	if z > w.zxid || z == w.zxid && e.Index > w.index {

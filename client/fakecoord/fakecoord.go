@@ -28,10 +28,11 @@ import (
 // Action says what to do with a reply.
 type Action int
 
+// What can become of a reply.
 const (
-	Pass Action = iota
-	Drop        // the reply is not sent, the stream goes on
-	Cut         // the reply is not sent and the connection breaks
+	Pass Action = iota // it is sent
+	Drop               // the reply is not sent, the stream goes on
+	Cut                // the reply is not sent and the connection breaks
 )
 
 // Cluster is the state that all servers share, and the faults.

@@ -177,6 +177,8 @@ func (s *Server) Session(g grpc.BidiStreamingServer[coordpb.SessionRequest, coor
 	}()
 	<-ctx.Done()
 	sender.Wait()
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
 	if st.bye {
 		return nil
 	}
@@ -254,8 +256,10 @@ func (c *Cluster) enter(h *coordpb.Hello) (s *session, current uint64, bad coord
 	}
 	c.counts.Opens++
 	c.zxid++
-	s = &session{id: c.zxid, secret: "secret of " + h.Name, connection: 1, next: 1, identity: h.Identity,
-		results: map[uint64]*coordpb.Reply{}, timeout: time.Duration(h.TimeoutMs) * time.Millisecond}
+	s = &session{
+		id: c.zxid, secret: "secret of " + h.Name, connection: 1, next: 1, identity: h.Identity,
+		results: map[uint64]*coordpb.Reply{}, timeout: time.Duration(h.TimeoutMs) * time.Millisecond,
+	}
 	if s.timeout == 0 {
 		s.timeout = c.Timeout
 	}

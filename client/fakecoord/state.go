@@ -36,7 +36,6 @@ type change struct {
 	path    string
 	zxid    uint64
 	index   uint32
-	last    bool
 	stat    *coordpb.Stat
 	data    []byte
 	cause   coordpb.Cause
@@ -321,6 +320,7 @@ func (c *Cluster) read(r *coordpb.Read) (*coordpb.ReadResult, *coordpb.Error) {
 		}
 	case coordpb.Read_KIND_WALK:
 		c.walk(r, out)
+	default: // the rest is answered by the Stat alone
 	}
 	return out, nil
 }

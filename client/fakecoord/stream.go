@@ -130,6 +130,7 @@ func (st *stream) reply(r *coordpb.Reply) {
 	switch act {
 	case Cut:
 		st.cut(errCut)
+	case Drop:
 	case Pass:
 		st.put(&coordpb.SessionReply{Replies: []*coordpb.Reply{r}})
 	}
@@ -185,8 +186,10 @@ func (w *watch) fire(st *stream, changes []*change) {
 		if !ok {
 			continue
 		}
-		e := &coordpb.Event{WatchId: w.id, Type: typ, Path: ch.path, Zxid: ch.zxid, Index: ch.index,
-			Stat: ch.stat, Cause: ch.cause, Session: ch.session}
+		e := &coordpb.Event{
+			WatchId: w.id, Type: typ, Path: ch.path, Zxid: ch.zxid, Index: ch.index,
+			Stat: ch.stat, Cause: ch.cause, Session: ch.session,
+		}
 		if typ == coordpb.EventType_EVENT_CHILDREN {
 			e.Path = w.path
 		}

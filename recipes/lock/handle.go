@@ -159,7 +159,7 @@ func (h *Handle) Release(ctx context.Context) error {
 func (h *Handle) release(ctx context.Context) error {
 	if err := h.lostError(); err != nil {
 		if !h.sessionOver() {
-			h.place.m.remove(h.Node(), h.place.stat, 0)
+			h.place.m.remove(h.Node(), h.place.stat)
 		}
 		return err
 	}
@@ -171,9 +171,9 @@ func (h *Handle) release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		grace = releaseGrace
 	}
-	err, settled := h.place.m.remove(h.Node(), h.place.stat, grace)
+	err, ok := settled(h.place.m.remove(h.Node(), h.place.stat), grace)
 	switch {
-	case !settled:
+	case !ok:
 		return fmt.Errorf("release %s: %w: it is done as soon as the cluster answers", h.Path(), client.ErrUnknownOutcome)
 	case err == nil:
 		return nil

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/coordd/coord/client"
@@ -18,7 +19,8 @@ func (h *Handle) lostError() error {
 	h.check()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e, ok := h.over.(*LostError); ok {
+	var e *LostError
+	if errors.As(h.over, &e) {
 		return e
 	}
 	return nil
@@ -73,7 +75,7 @@ func (h *Handle) check() {
 func (h *Handle) freeLater() {
 	time.AfterFunc(h.place.opts.margin, func() {
 		if !h.sessionOver() {
-			h.place.m.remove(h.Node(), h.place.stat, 0)
+			h.place.m.remove(h.Node(), h.place.stat)
 		}
 	})
 }

@@ -47,7 +47,7 @@ func TestCutHolderKnowsBeforeTheNextHolder(t *testing.T) {
 		if !errors.Is(cause, ErrMargin) {
 			t.Fatalf("cause %v", cause)
 		}
-		if early := deadline.Sub(time.Now()); early < 1900*time.Millisecond || early > 2100*time.Millisecond {
+		if early := time.Until(deadline); early < 1900*time.Millisecond || early > 2100*time.Millisecond {
 			t.Fatalf("told %s before the deadline", early)
 		}
 		if c.ExpireSilent() != 0 || time.Since(cut) > 8*time.Second {

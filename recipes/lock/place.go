@@ -76,29 +76,29 @@ func (m *Mutex) create(ctx context.Context, opts options) (client.OpResult, erro
 		err error
 	}
 	op := client.OpCreate(m.path+"/"+newPrefix(), opts.card(time.Now()), client.WithEphemeral(), client.WithSequential())
-	settled := make(chan outcome, 1)
+	outcomes := make(chan outcome, 1)
 	go func() { // ends when the outcome is certain, at the latest with the session
 		results, err := m.c.WriteSettled(ctx, op)
 		if err != nil || len(results) == 0 {
-			settled <- outcome{err: err}
+			outcomes <- outcome{err: err}
 			return
 		}
-		settled <- outcome{res: results[0]}
+		outcomes <- outcome{res: results[0]}
 	}()
 	grace := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(leaveGrace, func() { close(grace) }) })
 	defer stop()
 	select {
-	case o := <-settled:
+	case o := <-outcomes:
 		if o.err == nil && ctx.Err() != nil {
-			m.remove(o.res.Path, o.res.Stat, leaveGrace)
+			_, _ = settled(m.remove(o.res.Path, o.res.Stat), leaveGrace)
 			return o.res, ctx.Err()
 		}
 		return o.res, o.err
 	case <-grace:
 		go func() {
-			if o := <-settled; o.err == nil {
-				m.remove(o.res.Path, o.res.Stat, 0)
+			if o := <-outcomes; o.err == nil {
+				m.remove(o.res.Path, o.res.Stat)
 			}
 		}()
 		return client.OpResult{}, ctx.Err()
@@ -120,13 +120,18 @@ func (m *Mutex) makeFolder(ctx context.Context) error {
 }
 
 // remove deletes a queue entry, that very one. The request is made in any case,
-// as soon as the session can; remove waits for its outcome up to the grace.
-func (m *Mutex) remove(node string, stat client.Stat, grace time.Duration) (err error, settled bool) {
+// as soon as the session can. Its outcome comes over the channel.
+func (m *Mutex) remove(node string, stat client.Stat) <-chan error {
 	done := make(chan error, 1)
 	op := client.OpDeleteNode(node, stat.Czxid, stat.EphemeralOwner)
 	if err := m.c.WriteAsync(func(_ []client.OpResult, err error) { done <- err }, op); err != nil {
-		return err, true
+		done <- err
 	}
+	return done
+}
+
+// settled waits for an outcome, up to the grace. It reports whether there is one.
+func settled(done <-chan error, grace time.Duration) (err error, ok bool) {
 	t := time.NewTimer(grace)
 	defer t.Stop()
 	select {
@@ -143,14 +148,14 @@ func (p *spot) leave(ctx context.Context, err error) error {
 		err = lost
 	} else {
 		p.handle.drop(ErrReleased)
-		p.m.remove(p.node(), p.stat, leaveGrace)
+		_, _ = settled(p.m.remove(p.node(), p.stat), leaveGrace)
 	}
 	return p.m.joinError(ctx, err)
 }
 
 // first reads the queue and returns nil entries if the place is the first.
 func (p *spot) first(ctx context.Context) ([]entry, error) {
-	before, _, names, err := p.look(ctx)
+	before, names, err := p.look(ctx)
 	if err != nil || before == "" {
 		return nil, err
 	}
@@ -166,17 +171,17 @@ func (p *spot) first(ctx context.Context) ([]entry, error) {
 // look lists the lock's folder. The list is read in session order: it is not
 // older than our own entry, and whoever stands before us was there before it; so
 // who is not in it has left.
-func (p *spot) look(ctx context.Context) (before string, ahead int, names []string, err error) {
+func (p *spot) look(ctx context.Context) (before string, names []string, err error) {
 	names, err = p.m.c.Children(ctx, p.m.path, client.Mode(client.ReadSession))
 	if err != nil && !errors.Is(err, client.ErrNoNode) {
-		return "", 0, nil, err
+		return "", nil, err
 	}
-	before, ahead, found := place(names, p.name)
+	before, _, found := place(names, p.name)
 	if !found {
 		p.handle.awaitReason()
-		return "", 0, nil, p.handle.lostError()
+		return "", nil, p.handle.lostError()
 	}
-	return before, ahead, names, nil
+	return before, names, nil
 }
 
 // wait returns when the place is the first and the lock is held. It watches the
@@ -186,7 +191,7 @@ func (p *spot) wait(ctx context.Context) error {
 	waiting, cancel := p.handle.within(ctx)
 	defer cancel()
 	for {
-		before, _, _, err := p.look(waiting)
+		before, _, err := p.look(waiting)
 		if err != nil {
 			return err
 		}
@@ -209,6 +214,7 @@ func (p *spot) untilGone(ctx context.Context, node string) error {
 		switch ev.Type {
 		case client.EventAbsent, client.EventDeleted, client.EventResync:
 			return nil
+		default: // it is still there
 		}
 	}
 	return ctx.Err()

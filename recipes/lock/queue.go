@@ -19,6 +19,7 @@ type entry struct {
 // Pattern is the family of clients whose naming a queue entry follows.
 type Pattern string
 
+// Patterns of names.
 const (
 	PatternCurator Pattern = "curator" // _c_<id>-lock-, ours and Curator's
 	PatternKazoo   Pattern = "kazoo"   // <id>__lock__

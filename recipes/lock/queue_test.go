@@ -16,8 +16,11 @@ func TestQueueIsOrderedByNumber(t *testing.T) {
 		"_c_00-lock-9999999999", "__READ__0000000002", "lock-99999999999999999999999", "lock-2147483648",
 	}
 	want := []entry{
-		{"lock-0000000001", 1, PatternPlain}, {"__READ__0000000002", 2, PatternOther}, {"zz__lock__0000000003", 3, PatternKazoo},
-		{"lock-2147483648", 2147483648, PatternPlain}, {"_c_00-lock-9999999999", 9999999999, PatternCurator},
+		{"lock-0000000001", 1, PatternPlain},
+		{"__READ__0000000002", 2, PatternOther},
+		{"zz__lock__0000000003", 3, PatternKazoo},
+		{"lock-2147483648", 2147483648, PatternPlain},
+		{"_c_00-lock-9999999999", 9999999999, PatternCurator},
 		{"_c_9a-lock-10000000000", 10000000000, PatternCurator},
 	}
 	q := queueOf(names)
