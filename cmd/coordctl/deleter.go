@@ -29,6 +29,7 @@ type deleter struct {
 	*env
 	client  *client.Client
 	root    string
+	look    func() // for tests: called when a pass has looked and not yet deleted
 	deleted atomic.Int64
 
 	mu     sync.Mutex
@@ -97,6 +98,9 @@ func (d *deleter) pass(ctx context.Context) error {
 			said = time.Now()
 			d.note("%d deleted", d.deleted.Load())
 		}
+	}
+	if d.look != nil {
+		d.look()
 	}
 	for i := len(open) - 1; i >= 0; i-- {
 		if err := d.delete(pace, slots, open[i]); err != nil {

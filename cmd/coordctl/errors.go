@@ -29,6 +29,9 @@ const (
 var (
 	errInterrupted = errors.New("interrupted")
 	errUnhealthy   = errors.New("unhealthy")
+	errNoLock      = errors.New("no lock")
+	// errOtherNode is a condition on czxid or owner that did not hold.
+	errOtherNode = errors.New("not the very znode asked for (czxid or owner differ)")
 )
 
 // usageError marks wrong use: exit code 2.
@@ -71,6 +74,8 @@ var kinds = []struct {
 	{errInterrupted, "Interrupted", exitInterrupted},
 	{errUnhealthy, "Unhealthy", exitUnhealthy},
 	{client.ErrNoNode, "NoNode", exitNotFound},
+	{errNoLock, "NoLock", exitNotFound},
+	{errOtherNode, "OtherNode", exitPrecondition},
 	{session.ErrUnknown, "UnknownSession", exitNotFound},
 	{client.ErrNodeExists, "NodeExists", exitPrecondition},
 	{client.ErrBadVersion, "BadVersion", exitPrecondition},
@@ -173,7 +178,7 @@ func describe(err error) string {
 		return fmt.Sprintf("%s: version is %d, you said %d", operation(ce), ce.Have, ce.Want)
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return fmt.Sprintf("%s: no answer; it may have been done or not", operation(ce))
-	case ce.Index >= 0:
+	case inTxn(ce):
 		return fmt.Sprintf("%s: %v", operation(ce), ce.Err)
 	case len(ce.Tried) == 0 || ce.Node != "":
 		return err.Error()
@@ -192,7 +197,7 @@ func describe(err error) string {
 // operation names what was asked for, with its place in a transaction.
 func operation(e *client.Error) string {
 	s := e.Op
-	if e.Index >= 0 {
+	if inTxn(e) {
 		s = fmt.Sprintf("%s: operation %d on", e.Op, e.Index)
 	}
 	if e.Path != "" {
@@ -200,6 +205,9 @@ func operation(e *client.Error) string {
 	}
 	return s
 }
+
+// inTxn says whether e is about one operation of several.
+func inTxn(e *client.Error) bool { return e.Index >= 0 && e.Op == "txn" }
 
 // took is the time from the begin of the first attempt to the end of the last.
 func took(tried []client.Attempt) time.Duration {
@@ -264,7 +272,7 @@ func (e *env) reportJSON(err error, name string) {
 		if errors.Is(err, client.ErrBadVersion) {
 			body.Have, body.Want = &ce.Have, &ce.Want
 		}
-		if ce.Index >= 0 {
+		if inTxn(ce) {
 			body.Index = &ce.Index
 		}
 	}

@@ -132,6 +132,7 @@ func TestWrongUse(t *testing.T) {
 // --help in front of a command must not run it.
 func TestHelpInFrontRunsNothing(t *testing.T) {
 	t.Parallel()
+	fresh(t, "/help-first")
 	must(t, "create", "/help-first")
 	for _, flag := range []string{"--help", "-h"} {
 		r := on(t, "", flag, "delete", "/help-first")

@@ -16,6 +16,11 @@ import (
 	"github.com/coordd/coord/internal/localcluster"
 )
 
+// exe is the test's own program, for commands that start it.
+var exe = os.Args[0]
+
+var interrupt = os.Interrupt
+
 // envBeCoordctl makes the test's program behave as coordctl, so that tests can
 // run it as a process of its own.
 const envBeCoordctl = "COORDCTL_TEST_BE_MAIN"
@@ -140,6 +145,14 @@ func must(t testing.TB, args ...string) string {
 		t.Fatalf("coordctl %s: exit code %d\n%s", strings.Join(args, " "), r.code, r.stderr)
 	}
 	return r.stdout
+}
+
+// fresh removes what an earlier run of the test has left at a path.
+func fresh(t testing.TB, path string) {
+	t.Helper()
+	if r := on(t, "", "deleteall", "--yes", path); r.code != exitOK && r.code != exitNotFound {
+		t.Fatalf("deleteall %s: exit code %d\n%s", path, r.code, r.stderr)
+	}
 }
 
 // want compares exit code and outputs; a text that begins with ~ needs only to

@@ -66,7 +66,7 @@ type party struct {
 // lockItem is one lock as scripts see it.
 type lockItem struct {
 	Path     string   `json:"path"`
-	Kind     string   `json:"kind"`
+	Type     string   `json:"type"`
 	Holder   *party   `json:"holder"` // null: free
 	Waiters  []party  `json:"waiters"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -126,7 +126,7 @@ func (e *env) sessionsByID(ctx context.Context) map[string]*sessionItem {
 
 // newLockItem joins a lock with the sessions.
 func newLockItem(info *lock.Info, sessions map[string]*sessionItem) *lockItem {
-	item := &lockItem{Path: info.Path, Kind: "mutex", Waiters: []party{}, Warnings: info.Warnings}
+	item := &lockItem{Path: info.Path, Type: "mutex", Waiters: []party{}, Warnings: info.Warnings}
 	for i := range info.Holders {
 		who := newParty(&info.Holders[i], sessions)
 		item.Holder = &who
@@ -193,7 +193,7 @@ func (i *lockItem) row() []string {
 	}
 	h := i.Holder
 	return []string{
-		i.Path, i.Kind, h.name(), h.Token, ago(h.age), strconv.Itoa(len(i.Waiters)), oldest, h.liveness(),
+		i.Path, i.Type, h.name(), h.Token, ago(h.age), strconv.Itoa(len(i.Waiters)), oldest, h.liveness(),
 		dash(h.Session), dash(h.Address), dash(h.Server),
 	}
 }

@@ -40,7 +40,7 @@ func (e *env) showLock(ctx context.Context, p string) error {
 		}
 		_, ok, err := c.Exists(ctx, p)
 		if err == nil && !ok {
-			err = &codedError{exitNotFound, fmt.Errorf("no lock %s: nobody holds it or waits for it", p)}
+			err = fmt.Errorf("%w %s: nobody holds it or waits for it", errNoLock, p)
 		}
 		return err
 	})
@@ -59,7 +59,7 @@ func (e *env) printLock(w io.Writer, i *lockItem) error {
 		return err
 	}
 	h := i.Holder
-	fmt.Fprintf(w, "%s    %s, fair\n", oneLine(i.Path), i.Kind)
+	fmt.Fprintf(w, "%s    %s, fair\n", oneLine(i.Path), i.Type)
 	fmt.Fprintf(w, "HOLDER   %s   token %s   held %s\n", oneLine(h.name()), h.Token, ago(h.age))
 	fmt.Fprintf(w, "         session %s %s\n", dash(h.Session), h.sessionText())
 	if len(h.Labels) > 0 {

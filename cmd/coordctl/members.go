@@ -55,6 +55,9 @@ is said.`,
 				if err != nil {
 					return err
 				}
+				if reply.Error != nil && reply.ClusterId != "" {
+					return &codedError{exitPrecondition, fmt.Errorf("cluster init: the cluster is formed already, its id is %s", reply.ClusterId)}
+				}
 				if err := replyError("cluster init", reply.Error); err != nil {
 					return err
 				}

@@ -58,7 +58,7 @@ quorum, 7 time limit, 8 unhealthy, 130 interrupted.`,
 func wrongArgsAreUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if cmd.HasSubCommands() && len(args) > 0 {
+			if cmd.HasSubCommands() && len(args) > 0 && !strings.HasPrefix(args[0], "/") {
 				return unknownCommand(cmd, args[0])
 			}
 			if err := check(cmd, args); err != nil {

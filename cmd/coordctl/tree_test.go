@@ -9,6 +9,7 @@ import (
 
 func TestCreateGetSetDelete(t *testing.T) {
 	t.Parallel()
+	fresh(t, "/cgsd")
 	on(t, "", "create", "/cgsd", "one").want(t, exitOK, "/cgsd\n", "")
 	on(t, "", "get", "/cgsd").want(t, exitOK, "one", "")
 	on(t, "", "set", "/cgsd", "two", "--version", "0").want(t, exitOK, "", "")
@@ -25,6 +26,7 @@ func TestCreateGetSetDelete(t *testing.T) {
 // A wrong version is named together with the one that is there.
 func TestWrongVersionNamesBoth(t *testing.T) {
 	t.Parallel()
+	fresh(t, "/wrong-version")
 	must(t, "create", "/wrong-version", "x")
 	must(t, "set", "/wrong-version", "y")
 	on(t, "", "set", "/wrong-version", "z", "--version", "5", "-q").
@@ -39,6 +41,7 @@ func TestWrongVersionNamesBoth(t *testing.T) {
 // not the empty value.
 func TestDataArguments(t *testing.T) {
 	t.Parallel()
+	fresh(t, "/data-args")
 	file := filepath.Join(t.TempDir(), "data")
 	binary := "\x00\xff\xfe line\n"
 	if err := os.WriteFile(file, []byte(binary), 0o600); err != nil {
@@ -66,6 +69,7 @@ func TestDataArguments(t *testing.T) {
 
 func TestCreateKinds(t *testing.T) {
 	t.Parallel()
+	fresh(t, "/kinds")
 	must(t, "create", "-c", "/kinds")
 	on(t, "", "create", "-s", "/kinds/a-").want(t, exitOK, "/kinds/a-0000000000\n", "")
 	on(t, "", "create", "-s", "/kinds/a-").want(t, exitOK, "/kinds/a-0000000001\n", "")
@@ -92,6 +96,7 @@ func TestMisplacedEndpointsAreExplained(t *testing.T) {
 
 func TestListings(t *testing.T) {
 	t.Parallel()
+	fresh(t, "/listings")
 	must(t, "create", "/listings", "top")
 	must(t, "create", "/listings/b", "12345")
 	must(t, "create", "/listings/a")
@@ -125,6 +130,7 @@ func TestListings(t *testing.T) {
 // Names may hold what breaks tables and terminals.
 func TestHostileNamesStayOnTheirLine(t *testing.T) {
 	t.Parallel()
+	fresh(t, "/hostile")
 	must(t, "create", "/hostile")
 	must(t, "create", "/hostile/tab\u200bbed", "x")
 	r := on(t, "", "ls", "-l", "--no-headers", "/hostile")
@@ -144,6 +150,7 @@ func TestSyncPrintsTheZxid(t *testing.T) {
 // Every command works through each of the servers.
 func TestThroughEachServer(t *testing.T) {
 	t.Parallel()
+	fresh(t, "/each")
 	must(t, "create", "/each")
 	for i, endpoint := range sharedCluster(t).Endpoints() {
 		path := "/each/" + string(rune('a'+i))
@@ -156,15 +163,16 @@ func TestThroughEachServer(t *testing.T) {
 
 func TestACLs(t *testing.T) {
 	t.Parallel()
-	must(t, "create", "/acls")
-	on(t, "", "acl", "get", "/acls").want(t, exitOK, "world:anyone:cdrwa\n", "")
-	on(t, "", "acl", "set", "/acls", "world:anyone:r", "digest:ann:uqYYnQHLXGAoYRNl/M7EJjpbaHs=:rwcda").want(t, exitOK, "", "")
-	on(t, "", "acl", "get", "/acls").want(t, exitOK, "~world:anyone:r\ndigest:ann:", "")
-	on(t, "", "set", "/acls", "x").want(t, exitNotPermitted, "", "~not permitted")
-	on(t, "", "acl", "set", "/acls", "world:anyone:cdrwa").want(t, exitNotPermitted, "", "~not permitted")
+	must(t, "create", "-p", "/acls/node")
+	t.Cleanup(func() { must(t, "deleteall", "--yes", "/acls") }) // DELETE is a permission of the parent
+	on(t, "", "acl", "get", "/acls/node").want(t, exitOK, "world:anyone:cdrwa\n", "")
+	on(t, "", "acl", "set", "/acls/node", "world:anyone:r", "digest:ann:uqYYnQHLXGAoYRNl/M7EJjpbaHs=:rwcda").want(t, exitOK, "", "")
+	on(t, "", "acl", "get", "/acls/node").want(t, exitOK, "~world:anyone:r\ndigest:ann:", "")
+	on(t, "", "set", "/acls/node", "x").want(t, exitNotPermitted, "", "~not permitted")
+	on(t, "", "acl", "set", "/acls/node", "world:anyone:cdrwa").want(t, exitNotPermitted, "", "~not permitted")
 	on(t, "", "acl", "set", "/nope", "world:anyone:r").want(t, exitNotFound, "", "~no such node")
 	for _, bad := range []string{"world:anyone", "world", ":anyone:r", "world:anyone:", "world:anyone:rx", "world:anyone:rr"} {
-		on(t, "", "acl", "set", "/acls", bad).want(t, exitUsage, "", "~ACL entry")
+		on(t, "", "acl", "set", "/acls/node", bad).want(t, exitUsage, "", "~ACL entry")
 	}
 }
 

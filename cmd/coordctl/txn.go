@@ -124,8 +124,8 @@ func (e *env) txn(ctx context.Context, c *client.Client, ops []txnOp) error {
 	}
 	l := e.newLister("TxnResult", []string{"#", "OP", "PATH", "VERSION", "CZXID"}, []string{"MZXID"})
 	for i, r := range results {
-		if i+1 < len(place) && place[i+1] == place[i] {
-			continue // a condition of the next one
+		if condition(place, i) {
+			continue
 		}
 		item := txnResult{Op: ops[place[i]].Op, Path: r.Path}
 		version, czxid, mzxid := "-", "-", "-"
@@ -140,11 +140,20 @@ func (e *env) txn(ctx context.Context, c *client.Client, ops []txnOp) error {
 	return l.close()
 }
 
-// placed makes an error name the operation by its place in the file.
+// placed makes an error name the operation by its place in the file, and tells a
+// failed condition on the very node from one on the version.
 func placed(err error, place []int) error {
 	var ce *client.Error
-	if errors.As(err, &ce) && ce.Index >= 0 && ce.Index < len(place) {
-		ce.Index = place[ce.Index]
+	if !errors.As(err, &ce) || ce.Index < 0 || ce.Index >= len(place) {
+		return err
+	}
+	i := ce.Index
+	ce.Index = place[i]
+	if condition(place, i) && errors.Is(err, client.ErrBadVersion) {
+		ce.Err = errOtherNode
 	}
 	return err
 }
+
+// condition says whether the i-th operation was put in front of the next one.
+func condition(place []int, i int) bool { return i+1 < len(place) && place[i+1] == place[i] }

@@ -179,7 +179,10 @@ func (e *env) printEvent(o *watchOptions, ev *client.Event) error {
 		DataDropped: ev.DataDropped,
 	}
 	if ev.Stat.Czxid != 0 {
-		item.Stat, item.Cause = newStatItem(&ev.Stat), causeNames[ev.Cause]
+		item.Stat = newStatItem(&ev.Stat)
+	}
+	if isChange(ev) {
+		item.Cause = causeNames[ev.Cause]
 	}
 	if ev.Session != 0 {
 		item.Session = ev.Session.String()
@@ -189,6 +192,11 @@ func (e *env) printEvent(o *watchOptions, ev *client.Event) error {
 		item.payload = &p
 	}
 	return e.line("Event", item)
+}
+
+// isChange tells changes from marks, which nobody has caused.
+func isChange(ev *client.Event) bool {
+	return ev.Type != client.EventPresent && ev.Type != client.EventAbsent && ev.Type != client.EventResync
 }
 
 // hasData says whether the event's data is that of the node after it.
