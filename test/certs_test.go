@@ -28,7 +28,8 @@ const superuser = "root"
 // secured is a cluster of real servers with mutual TLS on every port.
 type secured struct {
 	*processes
-	ca    *testcerts.Authority
+	ca    *testcerts.Authority // of the certificates in use
+	next  *testcerts.Authority // to come; its certificates are trusted by clients already
 	files map[*process]testcerts.Files
 }
 
@@ -38,6 +39,7 @@ func newSecured(t testing.TB, n int, extra string) *secured {
 	s := &secured{
 		processes: newProcesses(t, n, "auth: {superusers: ["+superuser+"]}\n"+extra),
 		ca:        testcerts.New(t, "first authority"),
+		next:      testcerts.New(t, "second authority"),
 		files:     map[*process]testcerts.Files{},
 	}
 	s.creds = credentials.NewTLS(s.as(superuser))
@@ -46,10 +48,9 @@ func newSecured(t testing.TB, n int, extra string) *secured {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		f := testcerts.In(dir)
-		s.ca.Write(t, f, p.name, testcerts.Both)
-		s.files[p] = f
-		p.extraEnv = append(p.extraEnv, tlsEnv(f)...)
+		s.files[p] = testcerts.In(dir)
+		s.ca.Write(t, s.files[p], p.name, testcerts.Both)
+		p.extraEnv = append(p.extraEnv, tlsEnv(s.files[p])...)
 	}
 	return s
 }
@@ -72,11 +73,24 @@ func tlsEnv(f testcerts.Files) []string {
 // for none.
 func (s *secured) as(name string) *tls.Config {
 	s.t.Helper()
-	cfg := &tls.Config{RootCAs: s.ca.Pool(), MinVersion: tls.VersionTLS12}
+	cfg := &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12}
 	if name != "" {
 		cfg.Certificates = []tls.Certificate{s.ca.Pair(s.t, name, testcerts.ClientOnly)}
 	}
 	return cfg
+}
+
+func (s *secured) roots() *x509.CertPool {
+	p := s.ca.Pool()
+	p.AddCert(s.next.Cert)
+	return p
+}
+
+// showing is a configuration that shows a certificate whether or not the server
+// asks for one of its kind.
+func (s *secured) showing(pair tls.Certificate) *tls.Config {
+	return &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
 }
 
 // dial opens a session as that name.
@@ -110,8 +124,7 @@ func (p *process) fetch(cfg *tls.Config, path string) (code int, body string, er
 	return resp.StatusCode, string(b), err
 }
 
-// served is the certificate that a port shows. cfg must be that of a server to
-// come through at the peer port.
+// served is the certificate that a port shows.
 func served(ctx context.Context, address string, cfg *tls.Config) (*x509.Certificate, error) {
 	conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", address)
 	if err != nil {
