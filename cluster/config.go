@@ -107,6 +107,8 @@ type testFaults struct {
 	report func(sent bool) error
 	// apply is called before a log entry is applied.
 	apply func(index uint64)
+	// free takes the place of the room on the disk.
+	free func(dir string) (int64, error)
 }
 
 // PeerTLS has the two sides of mutual TLS between servers. Both or none is set.

@@ -119,6 +119,9 @@ func (n *Node) makeParts() {
 	n.reporter = newReporter(n)
 	n.form = &formation{node: n}
 	n.disk = newDiskRoom(n.cfg.DataDir, max(n.cfg.DiskReserve, 0))
+	if n.cfg.faults.free != nil {
+		n.disk.free = n.cfg.faults.free
+	}
 	n.snapshots = newSnapshots(n)
 	n.dialing = newInterrupter()
 	n.peers = newPeers(func(ctx context.Context, target string) (net.Conn, error) { return n.net.dialRPC(ctx, target) })
