@@ -124,5 +124,7 @@ func createBolt(path string) error {
 }
 
 func boltOptions() *bbolt.Options {
-	return &bbolt.Options{Timeout: boltOpenTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
+	o := *bbolt.DefaultOptions
+	o.Timeout = boltOpenTimeout
+	return &o
 }

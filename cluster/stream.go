@@ -104,19 +104,26 @@ func (n *peerNet) dialServer(ctx context.Context, kind connKind, to serverID) (n
 	return n.connect(ctx, addr, hello{kind: kind, to: to})
 }
 
-// connect dials addr and shakes hands. The context bounds both, and so does
-// handshakeTimeout.
+// connect dials addr and shakes hands. The context bounds both, and so do
+// handshakeTimeout and the end of this kind of connection here.
 func (n *peerNet) connect(ctx context.Context, addr string, h hello) (net.Conn, error) {
 	h.from, h.cluster = n.cfg.self, n.cfg.cluster()
 	if h.kind == connRaft && h.cluster == "" {
 		return nil, fmt.Errorf("dial %s: %w", h.to, errNoCluster)
 	}
-	if n.isClosed() {
+	queue := n.queue(h.kind)
+	if queue.isClosed() {
 		return nil, net.ErrClosed
 	}
-	dialCtx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(queue.life, func() { cancel(net.ErrClosed) })()
+	dialCtx, stop := context.WithTimeout(ctx, handshakeTimeout)
 	raw, err := n.cfg.dial(dialCtx, addr)
-	cancel()
+	stop()
+	if queue.isClosed() && err != nil {
+		return nil, net.ErrClosed
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +137,13 @@ func (n *peerNet) connect(ctx context.Context, addr string, h hello) (net.Conn, 
 		return nil, err
 	}
 	return c, nil
+}
+
+func (n *peerNet) queue(kind connKind) *connQueue {
+	if kind == connRaft {
+		return n.raft
+	}
+	return n.rpc
 }
 
 // greet is the dialer's side of the handshake.
@@ -223,7 +237,7 @@ func hostOf(addr string) string {
 func (n *peerNet) keep(c *peerConn) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || c.info.kind == connRaft && n.raft.isClosed() {
+	if n.queue(c.info.kind).isClosed() {
 		return net.ErrClosed
 	}
 	if c.inbound {

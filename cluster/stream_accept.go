@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -161,12 +160,14 @@ type connQueue struct {
 	kind connKind
 	ch   chan net.Conn // unbuffered: a consumer that does not accept leaves the peer waiting
 
-	once sync.Once
-	done chan struct{}
+	life context.Context // ends with shut; kept here because it bounds dials that come with contexts of their own
+	shut context.CancelFunc
 }
 
 func newConnQueue(n *peerNet, kind connKind) *connQueue {
-	return &connQueue{net: n, kind: kind, ch: make(chan net.Conn), done: make(chan struct{})}
+	q := &connQueue{net: n, kind: kind, ch: make(chan net.Conn)}
+	q.life, q.shut = context.WithCancel(context.Background())
+	return q
 }
 
 // deliver waits for the consumer, but not for ever: then the peer dials again.
@@ -175,7 +176,7 @@ func (q *connQueue) deliver(c *peerConn) {
 	defer t.Stop()
 	select {
 	case q.ch <- c:
-	case <-q.done:
+	case <-q.life.Done():
 		_ = c.Close()
 	case <-t.C:
 		_ = c.Close()
@@ -185,7 +186,7 @@ func (q *connQueue) deliver(c *peerConn) {
 // Accept implements net.Listener.
 func (q *connQueue) Accept() (net.Conn, error) {
 	select {
-	case <-q.done:
+	case <-q.life.Done():
 		return nil, net.ErrClosed
 	case c := <-q.ch:
 		return c, nil
@@ -204,16 +205,7 @@ func (q *connQueue) Close() error {
 	return nil
 }
 
-func (q *connQueue) shut() { q.once.Do(func() { close(q.done) }) }
-
-func (q *connQueue) isClosed() bool {
-	select {
-	case <-q.done:
-		return true
-	default:
-		return false
-	}
-}
+func (q *connQueue) isClosed() bool { return q.life.Err() != nil }
 
 // idAddr is a server id as a net.Addr.
 type idAddr serverID

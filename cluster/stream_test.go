@@ -300,6 +300,40 @@ func TestServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
+func TestDialsUnderWayEndWithThePort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := newMemNet()
+		a := netOf(t, mem, idA, "n1", clusterX)
+		defer mem.listen("n3").Close() // accepts and says nothing
+		mem.cut("n1", "n2")
+		ended := make(chan error, 4)
+		start := time.Now()
+		for _, to := range []serverID{idB, "n3~0000000000000003"} {
+			go func() { _, err := a.dialRPC(t.Context(), string(to)); ended <- err }()
+			go func() { _, err := a.raftStream().Dial(raft.ServerAddress(to), time.Minute); ended <- err }()
+		}
+		synctest.Wait()
+		_ = a.raftStream().Close()
+		for range 2 { // those of Raft
+			if err := <-ended; !errors.Is(err, net.ErrClosed) {
+				t.Errorf("ended with %v", err)
+			}
+		}
+		if synctest.Wait(); len(ended) != 0 {
+			t.Error("the others ended too")
+		}
+		_ = a.cut()
+		for range 2 {
+			if err := <-ended; !errors.Is(err, net.ErrClosed) {
+				t.Errorf("ended with %v", err)
+			}
+		}
+		if time.Since(start) != 0 {
+			t.Errorf("it took %v", time.Since(start))
+		}
+	})
+}
+
 func TestCutEndsEverythingAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := newMemNet()

@@ -132,6 +132,15 @@ func (t *transport) Close() error {
 	return nil
 }
 
+// shutdown ends r and this transport. raft.Shutdown alone waits for every message
+// that is under way, and a follower that is frozen leaves them unanswered for the
+// whole of transportTimeout.
+func (t *transport) shutdown(r *raft.Raft) error {
+	ended := r.Shutdown()
+	_ = t.Close() // always nil
+	return ended.Error()
+}
+
 func (t *transport) before(id raft.ServerID, kind rpcKind) error {
 	if t.stopped.Load() {
 		return errCut

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -426,6 +427,25 @@ func TestCutSilencesALeaderWhoseDiskHangs(t *testing.T) {
 	})
 }
 
+func TestShutdownDoesNotWaitForFrozenFollowers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 3, testOptions{})
+		defer c.stop()
+		l := c.leader(nil)
+		c.apply(l, "a")
+		c.isolate(l) // its connections stay, and nothing is answered
+		l.raft.Apply([]byte("b"), 0)
+		time.Sleep(50 * time.Millisecond)
+		start := time.Now()
+		if err := l.tr.shutdown(l.raft); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // lossy loses what its function says.
 type lossy struct {
 	before, after func(to raft.ServerID, kind rpcKind) error
@@ -525,6 +545,16 @@ func lateSnapshot(t *testing.T, installed bool) {
 	}
 	if now, _ := f.log.LastIndex(); now != last || len(f.fsm.list()) != 20 {
 		t.Errorf("the follower had log up to %d and 20 commands, and now %d and %d", last, now, len(f.fsm.list()))
+	}
+	// A leader that has lost count sends entries from before the snapshot.
+	early := raft.AppendEntriesRequest{
+		RPCHeader: req.RPCHeader, Term: req.Term, PrevLogEntry: 5, PrevLogTerm: req.LastLogTerm,
+		Entries: []*raft.Log{{Index: 6, Term: req.LastLogTerm, Data: []byte("a3")}},
+	}
+	var appended raft.AppendEntriesResponse
+	err = l.tr.AppendEntries(raft.ServerID(f.id), raft.ServerAddress(f.id), &early, &appended)
+	if err != nil || !appended.Success {
+		t.Errorf("entries from before the snapshot were answered %+v, %v; want success", appended, err)
 	}
 	old := req
 	old.Term--
@@ -662,6 +692,49 @@ func TestFollowerGoesOnWhenTheEntryBehindItsSnapshotIsReplaced(t *testing.T) {
 			t.Errorf("%+v: previous term %d, want that of the snapshot", tc, req.PrevLogTerm)
 		}
 	}
+}
+
+// The same with servers: f has a snapshot and one entry behind it, which only
+// the old leader has too.
+func TestFollowerGivesUpADeadEntryBehindItsSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCluster(t, 5, testOptions{trailing: 1})
+		defer c.stop()
+		l := c.leader(nil)
+		f, rest := c.others(l)[0], c.others(l)[1:]
+		c.unplug(f)
+		for i := range 10 {
+			c.apply(l, fmt.Sprintf("a%d", i))
+		}
+		c.snapshotOf(l)
+		c.plug(f)
+		c.wait("the follower to install the snapshot", func() bool { return len(f.fsm.list()) == 10 })
+		time.Sleep(time.Second)
+		for _, r := range rest {
+			c.mem.refuse(l.host, r.host)
+			c.mem.refuse(f.host, r.host)
+		}
+		l.raft.Apply([]byte("dead"), 0)
+		c.wait("the dead entry to reach the follower", func() bool { last, _ := f.log.LastIndex(); return last == 13 })
+		c.mem.refuse(l.host, f.host)
+		if first, _ := f.log.FirstIndex(); first != 13 {
+			t.Fatalf("the follower's log begins at %d: not the schedule", first)
+		}
+		var next *testNode
+		c.wait("the rest to elect", func() bool {
+			for _, r := range rest {
+				if r.raft.State() == raft.Leader {
+					next = r
+				}
+			}
+			return next != nil
+		})
+		c.apply(next, "alive")
+		for _, r := range rest {
+			c.mem.admit(f.host, r.host)
+		}
+		c.wait("the follower to catch up", func() bool { return slices.Equal(f.fsm.list(), next.fsm.list()) })
+	})
 }
 
 // A server whose log has a longer dead end than the snapshot it gets cannot go
