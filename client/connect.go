@@ -107,6 +107,7 @@ type finder struct {
 	s        *Session
 	next     int // index of the endpoint to try next
 	failed   int // rounds without success, in a row
+	kept     int // rounds in a row after which the old connection was kept
 	patience time.Duration
 }
 
@@ -119,13 +120,14 @@ func (f *finder) find(ctx context.Context, keep *conn) *conn {
 		cn, over := f.round(ctx, keep)
 		switch {
 		case cn != nil:
-			f.failed = 0
+			f.failed, f.kept = 0, 0
 			return cn
 		case over:
 			return nil
 		case keep != nil && keep.lost():
 			return nil // maintain comes back without it
 		case keep != nil:
+			f.kept++
 			return keep
 		}
 		f.failed++
@@ -175,8 +177,8 @@ func (f *finder) round(ctx context.Context, keep *conn) (cn *conn, over bool) {
 		}
 		e := f.s.core.endpoints[f.next%n]
 		f.next = (f.next + 1) % n
-		if keep != nil && n > 1 && e == keep.endpoint {
-			continue
+		if keep != nil && e == keep.endpoint && n > 1 && f.kept == 0 {
+			continue // if nobody else will do, a new connection to it may
 		}
 		began := time.Now()
 		cn, err := f.try(ctx, e)

@@ -145,7 +145,8 @@ func (e *Error) reason() string {
 		return e.Detail
 	}
 	switch {
-	case errors.Is(e.Err, ErrBadVersion) && e.Detail == "":
+	case errors.Is(e.Err, ErrBadVersion) && (e.Detail == "" || strings.Contains(e.Detail, "version is ")):
+		// Not so when the server names a czxid or an owner.
 		return fmt.Sprintf("version is %d, you said %d", e.Have, e.Want)
 	case e.Detail == "":
 		return e.Err.Error()

@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -472,23 +471,6 @@ func TestParentsAreContainers(t *testing.T) {
 			}
 		}
 	})
-}
-
-func ExampleMutex_Do() {
-	ctx := context.Background()
-	c, err := client.Dial(ctx, "n1:7420,n2:7420,n3:7420", client.FailFast())
-	if err != nil {
-		fmt.Println("no cluster here")
-		return
-	}
-	defer func() { _ = c.Close() }()
-	err = New(c, "/locks/nightly-report").Do(ctx, func(ctx context.Context, h *Handle) error {
-		fmt.Println("held with token", h.FencingToken())
-		return nil // ctx ends if the lock is lost; give the token to the resource
-	})
-	if err != nil {
-		fmt.Println(err)
-	}
 }
 
 // waitFor polls in fake time.

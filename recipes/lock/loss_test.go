@@ -63,6 +63,27 @@ func TestCutHolderKnowsBeforeTheNextHolder(t *testing.T) {
 	})
 }
 
+// TestClockThatRunsWrongStillLosesFirst: the holder's clock runs a tenth too slow
+// or too fast; it hears of the loss before the cluster lets the next one in.
+func TestClockThatRunsWrongStillLosesFirst(t *testing.T) {
+	for _, rate := range []float64{0.9, 1.1} {
+		fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+			began := time.Now()
+			clock := func() time.Duration { return time.Duration(float64(time.Since(began)) * rate) }
+			cl := connect(t, c, client.WithSessionTimeout(10*time.Second), client.WithClock(clock))
+			h := acquire(t, New(cl, "/l"))
+			time.Sleep(15 * time.Second)
+			c.Server("n1").Stop()
+			for h.Held() {
+				if c.ExpireSilent() != 0 {
+					t.Fatal("the cluster was first")
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+}
+
 // TestLostByTheMarginIsGivenUpForGood: the session lives on after all, and the
 // entry does not stand in the way of others for ever.
 func TestLostByTheMarginIsGivenUpForGood(t *testing.T) {

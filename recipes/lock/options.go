@@ -30,8 +30,8 @@ func Labels(kv map[string]string) Option {
 
 // SafetyMargin makes the loss of the lock be reported this much before the
 // session's deadline, so that the work can stop before the next holder starts.
-// The default is a tenth of the session's timeout. More than half of the timeout
-// is refused.
+// The default is a tenth of the session's timeout, which also covers a clock
+// that runs a tenth too slow. More than half of the timeout is refused.
 func SafetyMargin(d time.Duration) Option { return func(o *options) { o.margin = d } }
 
 // MinRemaining makes Acquire return only when the lock cannot be lost to silence
