@@ -97,6 +97,9 @@ func (c *Client) results(r *coordpb.Reply) []OpResult {
 	out := make([]OpResult, len(r.Results))
 	for i, p := range r.Results {
 		out[i] = c.result(p)
+		if failed(r.Error) && out[i].Err == nil { // it came before the one that failed
+			out[i].Err = ErrRolledBack
+		}
 	}
 	return out
 }
