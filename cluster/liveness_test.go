@@ -45,10 +45,10 @@ func (h *holder) beat() {
 	for {
 		sent := time.Now()
 		h.mu.Lock()
-		node, generation := h.host.node, h.generation
+		node, id, generation := h.host.node, h.id, h.generation
 		h.mu.Unlock()
 		if node != nil {
-			node.Beat(h.id, generation, func(err error) { h.answer(sent, err) })
+			node.Beat(id, generation, func(err error) { h.answer(sent, err) })
 		}
 		select {
 		case <-h.stop:

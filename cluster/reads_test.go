@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,19 +15,20 @@ import (
 // F1: the leader applies slowly, the follower is ahead of it. Alternating
 // linearizable reads must never go back.
 func TestAlternatingLinearizableReadsNeverGoBack(t *testing.T) {
-	var w *world
+	var slow atomic.Value
+	slow.Store("")
 	tune := func(c *Config) {
 		name := c.Name
 		c.faults.apply = func(uint64) {
-			if w.leader() == name {
+			if slow.Load() == name {
 				time.Sleep(20 * time.Millisecond)
 			}
 		}
 	}
-	inFakeTime(t, 3, tune, func(made *world) {
-		w = made
+	inFakeTime(t, 3, tune, func(w *world) {
 		w.start()
 		w.awaitFormed()
+		slow.Store(w.leader())
 		follower := w.followers()[0]
 		stop := make(chan struct{})
 		var writers sync.WaitGroup
@@ -138,11 +140,12 @@ func TestStaleAgeGrowsWithoutAQuorum(t *testing.T) {
 
 // The age counts what the state machine has reached, not what it has heard of.
 func TestStaleAgeCountsWhatIsApplied(t *testing.T) {
-	var stuck func(string) bool
+	var stuck atomic.Value
+	stuck.Store("")
 	tune := func(c *Config) {
 		name := c.Name
 		c.faults.apply = func(uint64) {
-			for stuck != nil && stuck(name) {
+			for stuck.Load() == name {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
@@ -150,8 +153,8 @@ func TestStaleAgeCountsWhatIsApplied(t *testing.T) {
 	inFakeTime(t, 3, tune, func(w *world) {
 		w.start()
 		w.awaitFormed()
-		slow, holding := w.followers()[0], true
-		stuck = func(name string) bool { return name == slow && holding }
+		slow := w.followers()[0]
+		stuck.Store(slow)
 		if _, err := w.create(w.leader(), "/a"); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +162,7 @@ func TestStaleAgeCountsWhatIsApplied(t *testing.T) {
 		if age := w.node(slow).StaleAge(); age < 1800*time.Millisecond {
 			t.Errorf("a server that does not apply claims to be %v old", age)
 		}
-		holding = false
+		stuck.Store("")
 		time.Sleep(time.Second)
 		if age := w.node(slow).StaleAge(); age > 500*time.Millisecond {
 			t.Errorf("after it has caught up it is %v old", age)
