@@ -107,6 +107,75 @@ func TestSlowClusterIsNotAskedToMoveSessions(t *testing.T) {
 	})
 }
 
+// TestRefusedForNowIsAskedAgain: an overloaded cluster refuses what was sent; the
+// caller sees a delay, and the writes keep their order.
+func TestRefusedForNowIsAskedAgain(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		ctx := t.Context()
+		cl := connect(t, c)
+		must[Created](t)(cl.Create(ctx, "/a", nil))
+		for _, code := range []coordpb.Code{coordpb.Code_CODE_OVERLOADED, coordpb.Code_CODE_DISK_FULL} {
+			c.Server("n1").NotNow(code)
+			done := make(chan string, 20)
+			for i := range 10 {
+				err := cl.WriteAsync(func(r []OpResult, err error) { done <- fmt.Sprintf("%d %d %v", i, r[0].Stat.Version, err) }, OpSet("/a", nil, AnyVersion))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			go func() {
+				_, err := cl.Get(ctx, "/a")
+				done <- fmt.Sprint("read", err)
+			}()
+			short, cancel := context.WithTimeout(ctx, 2*time.Second)
+			_, err := cl.Set(short, "/a", nil, 0)
+			cancel()
+			var e *Error
+			if !errors.As(err, &e) || len(e.Tried) != 1 || !errors.Is(e.Tried[0].Err, sentinel(code)) {
+				t.Fatalf("the reason for waiting is not told: %v", err)
+			}
+			if len(done) != 0 {
+				t.Fatalf("answered: %s", <-done)
+			}
+			c.Server("n1").NotNow(coordpb.Code_CODE_OK)
+			n := must[Node](t)(cl.Get(ctx, "/a"))
+			base := n.Stat.Version - 10
+			got := map[string]bool{}
+			for range 11 {
+				got[<-done] = true
+			}
+			for i := range 10 {
+				if want := fmt.Sprintf("%d %d <nil>", i, base+int64(i)+1); !got[want] {
+					t.Fatalf("want %s, got %v", want, got)
+				}
+			}
+		}
+	})
+}
+
+// TestIsolatedServerIsLeft: a server that refuses everything is no better than a
+// silent one.
+func TestIsolatedServerIsLeft(t *testing.T) {
+	fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c)
+		old := cl.Session().Server()
+		c.Server(old).NotNow(coordpb.Code_CODE_UNAVAILABLE)
+		began := time.Now()
+		must[Node](t)(cl.Get(t.Context(), "/"))
+		if took := time.Since(began); took > 450*time.Millisecond || cl.Session().Server() == old {
+			t.Fatalf("took %s, still at %v", took, cl.Session().Server() == old)
+		}
+	})
+}
+
+func TestClockGoesOn(t *testing.T) {
+	a := bootTime()
+	time.Sleep(2 * time.Millisecond)
+	if d := bootTime() - a; d < 2*time.Millisecond || d > time.Minute {
+		t.Fatalf("2 ms are %s", d)
+	}
+}
+
 func TestGoodbyeMovesAtOnce(t *testing.T) {
 	fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) {
 		cl := connect(t, c)

@@ -30,6 +30,8 @@ type Server struct {
 	flush  chan struct{} // closed when muted ends
 	refuse *coordpb.Error
 	deaf   bool // heartbeats are not answered
+
+	notNow coordpb.Code // guarded by c.mu: requests get this for an answer
 }
 
 // Start serves, after Stop too.
@@ -96,6 +98,14 @@ func (s *Server) IgnoreBeats(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deaf = on
+}
+
+// NotNow makes the server refuse each request with this code, without doing it
+// and without taking its number; CODE_OK ends it.
+func (s *Server) NotNow(code coordpb.Code) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.notNow = code
 }
 
 // CutAll breaks the session streams of this server.

@@ -93,6 +93,8 @@ func (st *stream) requests(m *coordpb.SessionRequest) {
 func (st *stream) request(r *coordpb.Request) {
 	c := st.c
 	switch {
+	case st.server.notNow != coordpb.Code_CODE_OK && !r.Unwatch:
+		st.reply(&coordpb.Reply{Seq: r.Seq, Id: r.Id, Error: code(st.server.notNow, "")})
 	case r.Seq != 0:
 		for c.frozen {
 			c.thawed.Wait()
