@@ -31,12 +31,22 @@ func oneServer(t testing.TB) Config {
 		t.Fatal(err)
 	}
 	peer := l.Addr().String()
-	l.Close()
+	t.Cleanup(func() { l.Close() })
+	first := make(chan net.Listener, 1)
+	first <- l // kept open, so that nobody else gets the port meanwhile
+	listen := func(ctx context.Context, address string) (net.Listener, error) {
+		select {
+		case l := <-first:
+			return l, nil
+		default: // a restart
+			return new(net.ListenConfig).Listen(ctx, "tcp", address)
+		}
+	}
 	return Config{
 		Cluster: cluster.Config{
 			Name: "n1", Peers: []cluster.Peer{{Name: "n1", Address: peer}}, Bootstrap: cluster.BootstrapAuto,
 			DataDir: t.TempDir(), Heartbeat: 50 * time.Millisecond, Election: 50 * time.Millisecond, Lease: 30 * time.Millisecond,
-			DiskReserve: 1 << 20,
+			DiskReserve: 1 << 20, Net: cluster.Net{Listen: listen},
 		},
 		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Logger: discard(), Version: "test", Reflection: true,
 	}
