@@ -107,11 +107,11 @@ func classify(err error) (name string, code int) {
 	var quorum *quorumError
 	var coded *codedError
 	switch {
+	case errors.As(err, &coded):
+		name, _ := classify(coded.err)
+		return name, coded.code
 	case errors.As(err, &quorum):
 		return "NoQuorum", exitUnreachable
-	case errors.As(err, &coded):
-		name, _ := named(coded.err)
-		return name, coded.code
 	case errors.As(err, new(*usageError)):
 		return "Usage", exitUsage
 	}

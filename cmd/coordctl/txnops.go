@@ -53,7 +53,7 @@ func parseTxn(text []byte) ([]txnOp, error) {
 	dec.DisallowUnknownFields()
 	var ops []txnOp
 	if err := dec.Decode(&ops); err != nil {
-		return nil, usagef("txn: %w%s", err, lineOf(text, dec.InputOffset()))
+		return nil, usagef("txn: %w%s", err, lineOf(text, err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, usagef("txn: there is something behind the list of operations")
@@ -66,7 +66,19 @@ func parseTxn(text []byte) ([]txnOp, error) {
 	return ops, nil
 }
 
-func lineOf(text []byte, offset int64) string {
+// lineOf says where in the text the parser stopped, if it has said so.
+func lineOf(text []byte, err error) string {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	offset := int64(0)
+	switch {
+	case errors.As(err, &syntax):
+		offset = syntax.Offset
+	case errors.As(err, &kind):
+		offset = kind.Offset
+	default:
+		return ""
+	}
 	return fmt.Sprintf(" (line %d)", 1+bytes.Count(text[:min(int(offset), len(text))], []byte("\n")))
 }
 
