@@ -57,6 +57,7 @@ type rounds struct {
 	mu      sync.Mutex // guards what follows
 	waiting []chan roundOutcome
 	number  uint64 // of the present or last round
+	term    uint64 // that it is about
 	open    bool   // a round runs
 	answers map[serverID]termAnswer
 	asking  map[serverID]*roundPeer
@@ -154,7 +155,7 @@ func (r *rounds) round(ctx context.Context, peers *sync.WaitGroup) (proof, error
 		return proof{}, errRound
 	}
 	p := proof{term: term, commit: r.host.commitIndex()}
-	r.begin(ctx, peers)
+	r.begin(ctx, peers, term)
 	defer r.end()
 	deadline := time.NewTimer(r.timeout)
 	defer deadline.Stop()
@@ -181,11 +182,12 @@ func (r *rounds) round(ctx context.Context, peers *sync.WaitGroup) (proof, error
 }
 
 // begin opens the next round and asks all other voters.
-func (r *rounds) begin(ctx context.Context, peers *sync.WaitGroup) {
+func (r *rounds) begin(ctx context.Context, peers *sync.WaitGroup, term uint64) {
 	voters := r.host.voters()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.number++
+	r.term = term
 	r.open = true
 	for _, v := range voters {
 		if v == r.self {
@@ -243,11 +245,12 @@ func (r *rounds) count(term uint64) (clocks []int64, majority, deposed bool) {
 	return clocks, yes > len(voters)/2, false
 }
 
-// present returns the number of the round that is open, if one is.
-func (r *rounds) present() (number uint64, open bool) {
+// present returns the number of the round that is open, if one is, and the term
+// it is about.
+func (r *rounds) present() (number, term uint64, open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.number, r.open
+	return r.number, r.term, r.open
 }
 
 func (r *rounds) answered(from serverID, a termAnswer) {

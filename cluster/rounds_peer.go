@@ -5,9 +5,14 @@ import (
 	"time"
 )
 
-// roundRetry is how long a voter that cannot be asked is left alone while the
-// round is open.
-const roundRetry = 20 * time.Millisecond
+const (
+	// roundRetry is how long a voter that cannot be asked is left alone while
+	// the round is open.
+	roundRetry = 20 * time.Millisecond
+	// behindRetry is the same for one that has not heard of the term yet: it
+	// will with the leader's next message.
+	behindRetry = 2 * time.Millisecond
+)
 
 // roundPeer asks one voter. It has one question under way; when that is
 // answered it goes on with the newest round, so a voter that is frozen holds up
@@ -31,7 +36,7 @@ func (p *roundPeer) run(ctx context.Context) {
 		case <-p.wake:
 		}
 		for ctx.Err() == nil {
-			number, open := p.rounds.present()
+			number, term, open := p.rounds.present()
 			if !open || number == asked {
 				break
 			}
@@ -40,8 +45,12 @@ func (p *roundPeer) run(ctx context.Context) {
 				pause(ctx, nil, roundRetry)
 				continue
 			}
-			asked = number
 			p.rounds.answered(p.id, a)
+			if a.term < term {
+				pause(ctx, nil, behindRetry)
+				continue
+			}
+			asked = number
 		}
 	}
 }

@@ -200,6 +200,31 @@ func TestFrozenVoterHoldsUpNobody(t *testing.T) {
 	})
 }
 
+// A voter may not have heard of a new leader's term yet. It is asked again, in
+// the same round: it must not cost a timeout.
+func TestVoterThatIsBehindIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &fakeHost{term: 7, leader: true, all: []serverID{"a", "b", "c"}}
+		start := time.Now()
+		r := roundsWith(t, h, func(ctx context.Context, to serverID, round uint64) (termAnswer, error) {
+			if to == "c" {
+				return never2(ctx)
+			}
+			term := uint64(6)
+			if time.Since(start) > 10*time.Millisecond {
+				term = 7
+			}
+			return termAnswer{round: round, term: term}, nil
+		})
+		if _, err := r.join(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 20*time.Millisecond {
+			t.Errorf("the round took %v", took)
+		}
+	})
+}
+
 func TestLowerMedian(t *testing.T) {
 	for _, c := range []struct {
 		clocks []int64
