@@ -38,6 +38,7 @@ var arrows = map[string][]string{
 	"cmd/coordctl": {anything},
 	"test":         {anything},
 	"coordtest":    {anything},
+	"examples":     {"client", "recipes", "fence"},
 	"scripts":      {anything},
 }
 
