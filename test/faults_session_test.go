@@ -195,13 +195,14 @@ func TestClientWithoutAnyServerLearnsOfItsEndAtItsOwnDeadline(t *testing.T) {
 	c := startLocal(t, 3, shortSessions)
 	ctx := testContext(t, time.Minute)
 	px, addresses := proxies(t, c.Endpoints())
-	holder := acquire(t, lock.New(dial(t, c.Endpoints()), "/lock"))
+	watcher := dial(t, c.Endpoints())
+	acquire(t, lock.New(watcher, "/lock"))
 	const timeout = 2 * time.Second
 	states := make(chan client.State, 16)
 	cl := dial(t, addresses, client.WithSessionTimeout(timeout), client.WithStateListener(func(s client.State) { states <- s }))
 	blocked, waiting := make(chan error, 3), make(chan error, 1)
 	go func() { _, err := lock.New(cl, "/lock").Acquire(ctx); waiting <- err }()
-	waitQueue(ctx, t, holder, 2)
+	queueLength(ctx, t, watcher, "/lock", 2)
 	for _, p := range px {
 		p.refuse.Store(true)
 		p.cut()
