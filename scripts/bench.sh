@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the benchmarks of the packages, then measures a cluster of three servers
-# with coordctl bench and keeps the results as JSON lines.
+# Runs the benchmarks of the packages and of whole clusters, then measures a
+# cluster of three servers with coordctl bench and keeps the results as JSON lines.
 #
-# usage: scripts/bench.sh [packages] [cluster]     (default: both)
+# usage: scripts/bench.sh [packages] [whole] [cluster]     (default: all)
 #
 # BENCH_DIR   where data, logs and results go; on a real disk, because every
 #             write is forced to it (a new directory beside bin/)
@@ -24,7 +24,14 @@ readonly points='1x1 16x1 128x1 64x64'
 readonly endpoints=127.0.0.1:$BENCH_PORT,127.0.0.1:$((BENCH_PORT + 10)),127.0.0.1:$((BENCH_PORT + 20))
 
 packages() {
-  "$GO" test -run '^$' -bench . -benchmem -count 1 ./... | grep -v 'no test files' | tee "$BENCH_DIR/packages.txt"
+  "$GO" list ./... | grep -v '/test$' |
+    xargs "$GO" test -run '^$' -bench . -benchmem -count 1 | grep -v 'no test files' | tee "$BENCH_DIR/packages.txt"
+}
+
+# whole: a million znodes, the loss of a leader, lone writes, the lock's handover,
+# on clusters of processes that the benchmarks start themselves.
+whole() {
+  "$GO" test -run '^$' -bench . -benchtime 1x -timeout 30m ./test | tee "$BENCH_DIR/whole.txt"
 }
 
 cluster_pid=
@@ -70,13 +77,13 @@ cluster() {
   stop_cluster
 }
 
-[ $# -gt 0 ] || set -- packages cluster
+[ $# -gt 0 ] || set -- packages whole cluster
 mkdir -p "$BENCH_DIR"
 for part in "$@"; do
   case $part in
-    packages | cluster) "$part" ;;
+    packages | whole | cluster) "$part" ;;
     *)
-      echo "usage: $0 [packages] [cluster]" >&2
+      echo "usage: $0 [packages] [whole] [cluster]" >&2
       exit 2
       ;;
   esac
