@@ -64,7 +64,7 @@ func (s *Session) fits(c *call) error {
 	if int64(c.size) > frame-frameSlack {
 		return &Error{
 			Err: ErrTooLarge, Limit: "limits.frame_size", Index: -1,
-			Detail: fmt.Sprintf("request of %d bytes, at most %d fit", c.size, frame-frameSlack),
+			Detail: fmt.Sprintf("request of %d bytes, at most %d fit (limits.frame_size)", c.size, frame-frameSlack),
 		}
 	}
 	return nil
