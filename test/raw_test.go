@@ -21,6 +21,7 @@ type rawSession struct {
 	cancel  context.CancelFunc
 	welcome *coordpb.Welcome
 	seq     uint64
+	replies map[uint64]*coordpb.Reply // that nobody has asked for yet, by number
 }
 
 func connect(t testing.TB, address string, creds credentials.TransportCredentials, opts ...grpc.DialOption) *grpc.ClientConn {
@@ -38,7 +39,7 @@ func greet(t testing.TB, conn *grpc.ClientConn, h *coordpb.Hello) *rawSession {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	r := &rawSession{t: t, cancel: cancel}
+	r := &rawSession{t: t, cancel: cancel, replies: map[uint64]*coordpb.Reply{}}
 	var err error
 	if r.stream, err = coordpb.NewCoordClient(conn).Session(ctx); err != nil {
 		t.Fatal(err)
@@ -90,17 +91,16 @@ func (r *rawSession) write(ops ...*coordpb.Op) *coordpb.Reply {
 
 func (r *rawSession) answer(seq uint64) *coordpb.Reply {
 	r.t.Helper()
-	for {
+	for r.replies[seq] == nil {
 		m := r.receive()
 		if e := m.GetGoodbye().GetError(); e != nil {
 			r.t.Fatalf("the stream ends: %v", e)
 		}
 		for _, reply := range m.GetReplies() {
-			if reply.GetSeq() == seq {
-				return reply
-			}
+			r.replies[reply.GetSeq()] = reply
 		}
 	}
+	return r.replies[seq]
 }
 
 // lives fails the test unless the session takes a write on this very stream.
