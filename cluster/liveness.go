@@ -188,7 +188,7 @@ func (l *liveness) report(ctx context.Context, from serverID, req *peerpb.Report
 			return nil, 0, err
 		}
 	}
-	p, err := l.node.rounds.join(ctx)
+	p, err := l.node.rounds.joinWithin(ctx, l.node.cfg.reportInterval()/2)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -18,6 +18,7 @@ type reporter struct {
 	node     *Node
 	interval time.Duration
 	timeout  time.Duration // of one report
+	last     time.Duration // when the last one began, on the node's clock
 
 	mu    sync.Mutex
 	marks []currency // acknowledged and not yet reached by the state machine, oldest first
@@ -31,6 +32,10 @@ type currency struct {
 	commit uint64
 	at     time.Duration
 }
+
+// idleReport is how often a server reports that has heard nothing: the leader
+// must know that it is alive, and it how old its state is.
+const idleReport = 300 * time.Millisecond
 
 // maxCurrencies bounds the acknowledgements that wait for the state machine. If
 // it is that far behind, the newest one in the list stands for those dropped.
@@ -61,9 +66,11 @@ func (r *reporter) run(ctx context.Context) {
 
 func (r *reporter) reportOnce(ctx context.Context, link *leaderDialogue[peerpb.ReportRequest, peerpb.ReportReply]) {
 	leader, term, ok := r.node.leader()
-	if !ok {
+	now := r.node.now()
+	if !ok || r.node.signs.none() && now-r.last < idleReport {
 		return
 	}
+	r.last = now
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	heard := r.node.signs.take()

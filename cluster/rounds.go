@@ -56,6 +56,7 @@ type rounds struct {
 
 	mu      sync.Mutex // guards what follows
 	waiting []chan roundOutcome
+	armed   bool   // fire is going to be called
 	number  uint64 // of the present or last round
 	term    uint64 // that it is about
 	open    bool   // a round runs
@@ -89,9 +90,13 @@ func newRounds(self serverID, host roundHost, askers func(serverID) termAsker, t
 	}
 }
 
-// join waits for a round that begins after the call. It returns errRound if the
-// round failed, ErrOverloaded if too many wait.
-func (r *rounds) join(ctx context.Context) (proof, error) {
+// join waits for a round that begins after the call, at once unless one is under
+// way. It returns errRound if the round failed, ErrOverloaded if too many wait.
+func (r *rounds) join(ctx context.Context) (proof, error) { return r.joinWithin(ctx, 0) }
+
+// joinWithin is join for who has time: the round begins after patience at the
+// latest, so that several share it.
+func (r *rounds) joinWithin(ctx context.Context, patience time.Duration) (proof, error) {
 	if _, ok := r.host.leads(); !ok {
 		return proof{}, errRound
 	}
@@ -102,14 +107,28 @@ func (r *rounds) join(ctx context.Context) (proof, error) {
 		return proof{}, ErrOverloaded
 	}
 	r.waiting = append(r.waiting, done)
+	if patience > 0 && !r.armed {
+		r.armed = true
+		time.AfterFunc(patience, r.fire)
+	}
 	r.mu.Unlock()
-	r.wake.push()
+	if patience == 0 {
+		r.wake.push()
+	}
 	select {
 	case out := <-done:
 		return out.proof, out.err
 	case <-ctx.Done():
 		return proof{}, ctx.Err()
 	}
+}
+
+// fire begins the round for those who had time.
+func (r *rounds) fire() {
+	r.mu.Lock()
+	r.armed = false
+	r.mu.Unlock()
+	r.wake.push()
 }
 
 // run holds rounds until ctx ends.

@@ -71,7 +71,7 @@ func (n *Node) parts(r *raft.Raft) []func(context.Context) {
 
 // startRaft opens the peer port and starts Raft on it.
 func (n *Node) startRaft() (*raft.Raft, error) {
-	raftLog := newRaftLogger(n.log)
+	raftLog := newRaftLogger(n.raftLog())
 	times := raftTimes{n.cfg.Heartbeat, n.cfg.Election, n.cfg.Lease}
 	conf, err := newRaftConfig(n.id, times, raftLog)
 	if err != nil {
@@ -96,7 +96,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 // nothing, then what was proposed here is given time to be answered.
 func (n *Node) wind(ctx context.Context) {
 	if err := n.Resign(ctx); err != nil {
-		n.log.Warn("leadership was not handed over", "err", err)
+		n.log.Info("leadership was not handed over", "err", err)
 	}
 	n.stopping.Store(true)
 	deadline := time.Now().Add(drainTimeout)

@@ -140,6 +140,20 @@ func (s *signs) take() []reported {
 	return out
 }
 
+// none says that there is nothing to report.
+func (s *signs) none() bool {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		n := len(sh.fresh)
+		sh.mu.Unlock()
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // acked ends the report: the leader has counted everything but dropped. What it
 // dropped for no reason that is known here (nil) is reported again: the leader
 // may not have applied yet what this server has.

@@ -105,8 +105,11 @@ func (n *Node) awaitOtherLeader(ctx context.Context) (string, error) {
 	}
 }
 
-// resignTimeout bounds how long a stopping leader tries to hand over.
-const resignTimeout = 2 * time.Second
+// resignTimeout bounds how long a stopping leader tries to hand over. When all
+// servers stop at once, nobody is there to take over.
+func (n *Node) resignTimeout() time.Duration {
+	return min(max(time.Second, 3*n.cfg.Election), 2*time.Second)
+}
 
 // Resign hands leadership over if this server has it, so that clients do not
 // wait for an election when it stops. It returns nil if it does not lead any
@@ -115,7 +118,7 @@ func (n *Node) Resign(ctx context.Context) error {
 	if _, ok := n.leads(); !ok || len(n.voters()) < 2 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, resignTimeout)
+	ctx, cancel := context.WithTimeout(ctx, n.resignTimeout())
 	defer cancel()
 	_, err := n.transferHere(ctx, "")
 	if errors.Is(err, ErrNotLeader) {
