@@ -62,6 +62,9 @@ func runServer(ctx context.Context, f *configFlags, c *Config, all []*setting) e
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go reloadOnHangup(ctx, f, c, lv, log, s.ReloadTLS)
+	if os.Getenv("GOGC") == "" {
+		go tuneGC(ctx)
+	}
 	return s.Run(ctx)
 }
 
