@@ -5,10 +5,15 @@ import (
 	"log/slog"
 )
 
+// overtaken is what Raft says when it is told of a commit whose entry is still
+// under way to it.
+const overtaken = "failed to get previous log"
+
 // quietHandler turns warnings into debug lines while quiet says so. Raft warns
 // of every connection that ends, also when this server is the one that stops,
 // and of every peer that has no log yet, also when the cluster is only being
-// formed. Errors always pass.
+// formed. It also warns whenever a commit message overtakes the entry it is
+// about, which is routine. Errors always pass.
 type quietHandler struct {
 	slog.Handler
 	quiet func() bool
@@ -24,8 +29,11 @@ func (h quietHandler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level == slog.LevelWarn && h.quiet() {
+	if r.Level == slog.LevelWarn && (r.Message == overtaken || h.quiet()) {
 		r.Level = slog.LevelDebug
+		if !h.Handler.Enabled(ctx, r.Level) {
+			return nil
+		}
 	}
 	return h.Handler.Handle(ctx, r)
 }
