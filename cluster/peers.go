@@ -24,6 +24,9 @@ const (
 	dialMaxPause   = 300 * time.Millisecond
 	peerBuffer     = 128 << 10
 	peerWindow     = 4 << 20
+	// A guest has proved nothing: what it may make a server hold is little.
+	maxGuestMessage = 64 << 10
+	maxGuestStreams = 8
 )
 
 // peers are the gRPC connections to other servers, one for each, made when
@@ -112,13 +115,24 @@ func (p *peers) close() {
 	p.prune(func(serverID) bool { return false })
 }
 
-// newPeerServer returns the gRPC server of the peer port.
-func newPeerServer() *grpc.Server {
-	return grpc.NewServer(
-		grpc.Creds(peerCredentials{}), grpc.WaitForHandlers(true),
+// newMemberServer returns the gRPC server for the members of the cluster.
+func newMemberServer() *grpc.Server {
+	return newPeerServer(
 		grpc.MaxRecvMsgSize(maxPeerMessage), grpc.MaxSendMsgSize(maxPeerMessage),
 		grpc.ReadBufferSize(peerBuffer), grpc.WriteBufferSize(peerBuffer),
 		grpc.InitialWindowSize(peerWindow), grpc.InitialConnWindowSize(peerWindow),
-		grpc.ChainUnaryInterceptor(guardUnary), grpc.ChainStreamInterceptor(guardStream),
 	)
+}
+
+// newGuestServer returns the gRPC server for everybody else. It is one of its
+// own because gRPC reads a message before anybody can say who may send it.
+func newGuestServer() *grpc.Server {
+	return newPeerServer(grpc.MaxRecvMsgSize(maxGuestMessage), grpc.MaxConcurrentStreams(maxGuestStreams))
+}
+
+func newPeerServer(opts ...grpc.ServerOption) *grpc.Server {
+	return grpc.NewServer(append(opts,
+		grpc.Creds(peerCredentials{}), grpc.WaitForHandlers(true),
+		grpc.ChainUnaryInterceptor(guardUnary), grpc.ChainStreamInterceptor(guardStream),
+	)...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -38,10 +39,10 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	server := newPeerServer()
-	peerpb.RegisterPeerServer(server, &peerService{node: n})
-	served := make(chan error, 1)
-	n.wg.Go(func() { served <- server.Serve(n.net.rpcListener()) })
+	members, guests := newMemberServer(), newGuestServer()
+	served := make(chan error, 2)
+	n.servePeers(members, n.net.rpcListener(), served)
+	n.servePeers(guests, n.net.guestListener(), served)
 	var parts sync.WaitGroup
 	for _, part := range n.parts(r) {
 		parts.Go(func() { part(life) })
@@ -56,8 +57,14 @@ func (n *Node) Run(ctx context.Context) error {
 	n.wind(context.WithoutCancel(ctx))
 	stop()
 	parts.Wait()
-	n.halt(r, server)
+	n.halt(r, members, guests)
 	return err
+}
+
+// servePeers answers other servers that come through l.
+func (n *Node) servePeers(s *grpc.Server, l net.Listener, served chan<- error) {
+	peerpb.RegisterPeerServer(s, &peerService{node: n})
+	n.wg.Go(func() { served <- s.Serve(l) })
 }
 
 // parts are the loops of a running node.
@@ -112,13 +119,14 @@ func (n *Node) wind(ctx context.Context) {
 }
 
 // halt ends Raft and the peer port.
-func (n *Node) halt(r *raft.Raft, server *grpc.Server) {
+func (n *Node) halt(r *raft.Raft, members, guests *grpc.Server) {
 	n.peers.close()
 	stopped := r.Shutdown()
 	n.dialing.stop()
 	n.transport.CloseStreams() // replicators may wait for answers that do not come
 	_ = n.net.cut()            // nothing is left to be done about an error
-	server.Stop()
+	members.Stop()
+	guests.Stop()
 	if err := within(stopTimeout, func() { _ = stopped.Error() }); err != nil {
 		n.log.Error("raft did not stop in time", "err", err)
 	}

@@ -59,7 +59,8 @@ type peerNetConfig struct {
 type peerNet struct {
 	cfg  peerNetConfig
 	raft *connQueue
-	rpc  *connQueue
+	rpc  *connQueue // of members
+	hall *connQueue // RPC of guests
 	done chan struct{}
 	wg   sync.WaitGroup
 
@@ -74,13 +75,16 @@ type peerNet struct {
 // newPeerNet begins to accept. Call close at the end.
 func newPeerNet(cfg peerNetConfig) *peerNet {
 	n := &peerNet{cfg: cfg, done: make(chan struct{}), conns: make(map[*peerConn]struct{})}
-	n.raft, n.rpc = newConnQueue(n, connRaft), newConnQueue(n, connRPC)
+	n.raft, n.rpc, n.hall = newConnQueue(n, connRaft), newConnQueue(n, connRPC), newConnQueue(n, connRPC)
 	n.wg.Go(n.acceptAll)
 	return n
 }
 
-// rpcListener is where a grpc.Server serves, with peerCredentials.
+// rpcListener is where a grpc.Server serves members, with peerCredentials.
 func (n *peerNet) rpcListener() net.Listener { return n.rpc }
+
+// guestListener is where another one serves guests.
+func (n *peerNet) guestListener() net.Listener { return n.hall }
 
 // raftStream is where raft.NetworkTransport listens and dials.
 func (n *peerNet) raftStream() raft.StreamLayer { return raftStream{n.raft} }
@@ -311,6 +315,7 @@ func (n *peerNet) cut() error {
 	close(n.done)
 	n.raft.shut()
 	n.rpc.shut()
+	n.hall.shut()
 	err := n.cfg.listener.Close()
 	for _, c := range half {
 		_ = c.Close()

@@ -73,9 +73,12 @@ func (n *peerNet) receive(raw net.Conn) {
 		}
 		return
 	}
-	if c.info.kind == connRaft {
+	switch {
+	case c.info.kind == connRaft:
 		n.raft.deliver(c)
-	} else {
+	case c.info.guest:
+		n.hall.deliver(c)
+	default:
 		n.rpc.deliver(c)
 	}
 }

@@ -55,6 +55,7 @@ func serveWho(t *testing.T, n *peerNet) {
 	s := grpc.NewServer(grpc.Creds(peerCredentials{}))
 	s.RegisterService(&whoService, nil)
 	go func() { _ = s.Serve(n.rpcListener()) }()
+	go func() { _ = s.Serve(n.guestListener()) }()
 	t.Cleanup(s.Stop)
 }
 

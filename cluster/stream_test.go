@@ -141,7 +141,7 @@ func TestStrangerIsAGuest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := b.rpcListener().Accept()
+		in, err := b.guestListener().Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,13 +231,15 @@ func TestGuestsAreFewAndDoNotKeepMembersOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := newMemNet()
 		a, b := netOf(t, mem, idA, "n1", clusterX), netOf(t, mem, idB, "n2", clusterX)
-		go func() {
-			for {
-				if _, err := b.rpcListener().Accept(); err != nil {
-					return
+		for _, l := range []net.Listener{b.rpcListener(), b.guestListener()} {
+			go func() {
+				for {
+					if _, err := l.Accept(); err != nil {
+						return
+					}
 				}
-			}
-		}()
+			}()
+		}
 		var guests []net.Conn
 		for range maxGuestConns {
 			c, err := a.dialRPC(t.Context(), "n2")
