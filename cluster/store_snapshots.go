@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -125,11 +126,36 @@ func (s *snapshotStore) names() ([]string, error) {
 	return ids, nil
 }
 
+// syncEvery is how much of a snapshot is written before it is forced to the
+// disk. A hundred megabytes forced at once hold up the appends to the log, which
+// share the disk's queue with them.
+const syncEvery = 4 << 20
+
 // snapshotSink is one snapshot being written.
 type snapshotSink struct {
 	raft.SnapshotSink
-	store *snapshotStore
-	end   logPosition
+	store    *snapshotStore
+	end      logPosition
+	unsynced int // bytes
+}
+
+// Write adds to the snapshot, and forces it to the disk bit by bit.
+func (s *snapshotSink) Write(p []byte) (int, error) {
+	n, err := s.SnapshotSink.Write(p)
+	if s.unsynced += n; err == nil && s.unsynced >= syncEvery {
+		s.unsynced = 0
+		err = syncFile(filepath.Join(s.store.path, s.ID()+tmpSuffix, "state.bin"))
+	}
+	return n, err
+}
+
+// syncFile forces what was written to the file, by whomever, to the disk.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // Close makes the snapshot durable and visible. On an error nothing stays.
