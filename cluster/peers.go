@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/coordd/coord/cluster/peerpb"
 )
@@ -24,9 +25,12 @@ const (
 	dialMaxPause   = 300 * time.Millisecond
 	peerBuffer     = 128 << 10
 	peerWindow     = 4 << 20
-	// A guest has proved nothing: what it may make a server hold is little.
+	// A guest has proved nothing: what it may make a server hold is little, and
+	// not for long.
 	maxGuestMessage = 64 << 10
 	maxGuestStreams = 8
+	guestIdle       = 3 * time.Second // without a call
+	guestVisit      = 30 * time.Second
 )
 
 // peers are the gRPC connections to other servers, one for each, made when
@@ -127,7 +131,13 @@ func newMemberServer() *grpc.Server {
 // newGuestServer returns the gRPC server for everybody else. It is one of its
 // own because gRPC reads a message before anybody can say who may send it.
 func newGuestServer() *grpc.Server {
-	return newPeerServer(grpc.MaxRecvMsgSize(maxGuestMessage), grpc.MaxConcurrentStreams(maxGuestStreams))
+	return newPeerServer(
+		grpc.MaxRecvMsgSize(maxGuestMessage), grpc.MaxConcurrentStreams(maxGuestStreams),
+		grpc.ConnectionTimeout(guestIdle),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: guestIdle, MaxConnectionAge: guestVisit, MaxConnectionAgeGrace: guestIdle,
+		}),
+	)
 }
 
 func newPeerServer(opts ...grpc.ServerOption) *grpc.Server {
