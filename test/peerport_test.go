@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -47,6 +48,10 @@ func greetPeer(address string, cfg *tls.Config, hello []byte) (verdict byte, rea
 		return 0, "", err
 	}
 	defer conn.Close()
+	return exchangeHello(conn, hello)
+}
+
+func exchangeHello(conn net.Conn, hello []byte) (verdict byte, reason string, err error) {
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return 0, "", err
 	}
@@ -66,7 +71,7 @@ func greetPeer(address string, cfg *tls.Config, hello []byte) (verdict byte, rea
 		n := binary.BigEndian.Uint16(body)
 		reason, body = string(body[2:2+n]), body[2+n:]
 	}
-	return verdict, reason, nil
+	return verdict, reason, conn.SetDeadline(time.Time{})
 }
 
 // peersAreChecked calls a server as one that has all the right papers, and then
