@@ -57,19 +57,21 @@ start_cluster() {
   return 1
 }
 
-# measure WORKLOAD CLIENTS DEPTH: one point, as a line in the results.
+# measure WORKLOAD CLIENTS DEPTH [FLAGS]: one point, as a line in the results.
 measure() {
-  bin/coordctl -e "$endpoints" bench "$1" --clients "$2" --depth "$3" --duration "$BENCH_TIME" --output json |
+  local workload=$1 clients=$2 depth=$3
+  shift 3
+  bin/coordctl -e "$endpoints" bench "$workload" --clients "$clients" --depth "$depth" --duration "$BENCH_TIME" --output json "$@" |
     tee -a "$BENCH_DIR/results.jsonl"
 }
 
 cluster() {
-  local workload point
+  local point
   start_cluster
-  for workload in set get; do
-    for point in $points; do
-      measure "$workload" "${point%x*}" "${point#*x}"
-    done
+  for point in $points; do
+    measure set "${point%x*}" "${point#*x}"
+    measure get "${point%x*}" "${point#*x}" --read-mode session # what ZooKeeper's get is
+    measure get "${point%x*}" "${point#*x}" --read-mode linearizable
   done
   measure create 16 1
   measure mixed 64 64

@@ -124,8 +124,10 @@ func undiagnosed(err error) bool {
 	if errors.As(err, new(*quorumError)) || !errors.As(err, &ce) {
 		return false
 	}
-	late := errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*timeLimitError))
-	if !late && !errors.Is(err, client.ErrUnavailable) && !errors.Is(err, client.ErrUnknownOutcome) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true // not everything was tried, perhaps
+	}
+	if !errors.Is(err, client.ErrUnavailable) && !errors.Is(err, client.ErrUnknownOutcome) {
 		return false
 	}
 	for _, a := range ce.Tried {

@@ -222,11 +222,11 @@ func (e *env) dialWithin(p *pace, more ...client.Option) (*client.Client, error)
 	for {
 		c, err := client.Dial(p.ctx, strings.Join(t.Endpoints, ","), append(opts, more...)...)
 		if err == nil || !mayPass(err) {
-			return c, wrongTarget(err)
+			return c, wrongTarget(unanswered(err, t.Endpoints, p.began))
 		}
 		select {
 		case <-p.ctx.Done():
-			return nil, err
+			return nil, unanswered(err, t.Endpoints, p.began)
 		case <-time.After(dialPause):
 		}
 	}
@@ -238,6 +238,19 @@ func wrongTarget(err error) error {
 	var ce *client.Error
 	if errors.Is(err, client.ErrBadArguments) && errors.As(err, &ce) {
 		return usagef("%s", ce.Detail)
+	}
+	return err
+}
+
+// unanswered names the endpoints in an error that came before any of them had
+// answered.
+func unanswered(err error, endpoints []string, began time.Time) error {
+	var ce *client.Error
+	if !errors.Is(err, client.ErrUnavailable) || !errors.As(err, &ce) || len(ce.Tried) > 0 {
+		return err
+	}
+	for _, e := range endpoints {
+		ce.Tried = append(ce.Tried, client.Attempt{Endpoint: e, At: began, Took: time.Since(began)})
 	}
 	return err
 }
@@ -295,11 +308,12 @@ type pace struct {
 	cancel context.CancelCauseFunc
 	limit  time.Duration
 	timer  *time.Timer
+	began  time.Time
 }
 
 // pace begins with the first request. stop must be called.
 func (e *env) pace(ctx context.Context) *pace {
-	p := &pace{limit: e.timeout - diagnosisReserve(e.timeout)}
+	p := &pace{limit: e.timeout - diagnosisReserve(e.timeout), began: time.Now()}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
 	p.timer = time.AfterFunc(p.limit, func() { p.cancel(&timeLimitError{e.timeout}) })
 	return p

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,6 +35,11 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // they wait most of the time
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "COORDCTL_") {
 			os.Unsetenv(name)

@@ -97,10 +97,14 @@ func newWaitReadyCmd(e *env) *cobra.Command {
 
 func (e *env) waitReady(ctx context.Context, node string, stable, limit time.Duration) error {
 	var since time.Time
+	var why string
 	for {
-		why, err := e.notReady(ctx, node)
+		now, err := e.notReady(ctx, node)
 		if err != nil {
 			return err
+		}
+		if why == "" || ctx.Err() == nil { // else the end of the wait cut the question short
+			why = now
 		}
 		switch {
 		case why != "":

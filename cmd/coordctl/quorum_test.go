@@ -45,7 +45,7 @@ func noQuorum(t *testing.T, limit time.Duration, args []string) {
 	t.Helper()
 	began := time.Now()
 	r := ctl(t, "", append(args, "--timeout", limit.String())...)
-	if took := time.Since(began); took > limit+2*time.Second {
+	if took := time.Since(began); took > 10*limit {
 		t.Errorf("took %s", took)
 	}
 	if r.code != exitUnreachable || !strings.Contains(r.stderr, "no quorum: 1 of 3 servers answers (n1), 2 are needed; writes and normal reads wait\n") ||

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
@@ -76,7 +77,8 @@ func (w *worker) run(ctx context.Context, in io.Reader) error {
 	}
 	defer db.Close()
 	w.db = db
-	opts := append(w.Cluster.options(), client.WithSessionTimeout(w.SessionTimeout), client.WithSessionName("worker "+w.Name))
+	opts := append(w.Cluster.options(), client.WithSessionTimeout(w.SessionTimeout), client.WithSessionName("worker "+w.Name),
+		client.WithLogger(slog.New(slog.DiscardHandler))) // the timeline says it
 	c, err := client.Dial(ctx, w.Cluster.Endpoints, opts...)
 	if err != nil {
 		return err

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coord/internal/pgtest"
+)
+
+// The paused worker's late write is refused by the database, and the worker had
+// been told before it made it. Without the fence the same run corrupts.
+func TestPausedWorker(t *testing.T) {
+	pgtest.Get(t, pgtest.Options{}) // skips visibly where there is none
+	t.Setenv(envBeCoordctl, "1")    // the workers are processes of this program
+	for _, c := range []struct {
+		fencing string
+		code    int
+		says    []string
+	}{
+		{"on", exitOK, []string{
+			"A         holds /demo/paused-worker: session 0x", "A         is stopped (SIGSTOP)", "B         holds /demo/paused-worker",
+			"B         writes with token", "accepted", "REFUSED, fence: stale token", "its context was cancelled before the write",
+			"the row is by B", "verdict   the database refused the late write, and A had been told",
+		}},
+		{"off", exitFailed, []string{"fencing is OFF", "the row is by A", "CORRUPTED: A's late write replaced B's"}},
+	} {
+		t.Run(c.fencing, func(t *testing.T) {
+			if c.fencing == "off" && testing.Short() {
+				t.Skip("the damage without fencing: skipped with -short")
+			}
+			began := time.Now()
+			r := on(t, "", "demo", "paused-worker", "--fencing="+c.fencing)
+			if r.code != c.code {
+				t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+			}
+			for _, says := range c.says {
+				if !strings.Contains(r.stdout, says) {
+					t.Errorf("the timeline does not say %q:\n%s", says, r.stdout)
+				}
+			}
+			if took := time.Since(began); took > 45*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
+
+// Where no cluster answers the demonstration starts one, and leaves nothing
+// running and nothing behind.
+func TestPausedWorkerWithItsOwnCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds coordd and starts three servers: skipped with -short")
+	}
+	pgtest.Get(t, pgtest.Options{})
+	bin := t.TempDir()
+	tmp, err := os.MkdirTemp("/tmp", "coord-demo-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tmp) })
+	if out, err := exec.Command("go", "build", "-o", bin, "github.com/coordd/coord/cmd/coordd").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	t.Setenv(envBeCoordctl, "1")
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	config := filepath.Join(t.TempDir(), "contexts.yaml")
+	t.Setenv("COORDCTL_CONFIG", config)
+	t.Setenv("TMPDIR", tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil { // for the unprivileged PostgreSQL
+		t.Fatal(err)
+	}
+	r := ctl(t, "", "-e", closedPort(t), "demo", "paused-worker")
+	if r.code != exitOK || !strings.Contains(r.stdout, "three servers are ready at") || !strings.Contains(r.stdout, "and A had been told") {
+		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+	if _, err := os.Stat(config); err == nil {
+		t.Error("the user's contexts were changed")
+	}
+}
