@@ -85,15 +85,16 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 		return nil, err
 	}
 	n.net = newPeerNet(n.peerNetConfig())
-	n.transport = newTransport(transportConfig{
+	t := newTransport(transportConfig{
 		net: n.net, log: raftLog, store: n.stores.log, fail: n.fatal, faults: n.cfg.faults.transport,
 	})
-	n.notifier = newCommitNotifier(n.transport, n.id)
-	r, err := raft.NewRaft(conf, stateMachine{n.machine.Raft(), n}, n.stores.log, n.stores.stable, n.stores.snaps, n.transport)
+	n.notifier = newCommitNotifier(t, n.id)
+	n.transport.Store(t)
+	r, err := raft.NewRaft(conf, stateMachine{n.machine.Raft(), n}, n.stores.log, n.stores.stable, n.stores.snaps, t)
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
-	n.transport.setRaft(r)
+	t.setRaft(r)
 	n.raft.Store(r)
 	n.changed.flash()
 	return r, nil
@@ -123,8 +124,8 @@ func (n *Node) halt(r *raft.Raft, members, guests *grpc.Server) {
 	n.peers.close()
 	stopped := r.Shutdown()
 	n.dialing.stop()
-	n.transport.CloseStreams() // replicators may wait for answers that do not come
-	_ = n.net.cut()            // nothing is left to be done about an error
+	n.transport.Load().CloseStreams() // replicators may wait for answers that do not come
+	_ = n.net.cut()                   // nothing is left to be done about an error
 	members.Stop()
 	guests.Stop()
 	if err := within(stopTimeout, func() { _ = stopped.Error() }); err != nil {
@@ -163,8 +164,8 @@ func (n *Node) Close() error {
 			n.peers.close()
 			n.dialing.stop()
 		}
-		if n.transport != nil {
-			errs = append(errs, n.transport.Close())
+		if t := n.transport.Load(); t != nil {
+			errs = append(errs, t.Close())
 			n.notifier.close()
 		}
 		switch {
@@ -186,7 +187,7 @@ func (n *Node) fatal(err error) {
 	n.fatalOnce.Do(func() {
 		n.log.Error("cutting this server off", "event", "fatal", "err", err)
 		n.stopping.Store(true)
-		if t := n.transport; t != nil {
+		if t := n.transport.Load(); t != nil {
 			t.cut()
 		}
 		n.cfg.Fatal(err)

@@ -89,8 +89,10 @@ func (s *secured) roots() *x509.CertPool {
 // showing is a configuration that shows a certificate whether or not the server
 // asks for one of its kind.
 func (s *secured) showing(pair tls.Certificate) *tls.Config {
-	return &tls.Config{RootCAs: s.roots(), MinVersion: tls.VersionTLS12,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
+	return &tls.Config{
+		RootCAs: s.roots(), MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil },
+	}
 }
 
 // dial opens a session as that name.

@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -66,7 +67,7 @@ func (r *rawSession) attachHello(n uint64) *coordpb.Hello {
 
 func (r *rawSession) send(m *coordpb.SessionRequest) {
 	r.t.Helper()
-	if err := r.stream.Send(m); err != nil && err != io.EOF { // what ended the stream, receive says
+	if err := r.stream.Send(m); err != nil && !errors.Is(err, io.EOF) { // what ended the stream, receive says
 		r.t.Fatal(err)
 	}
 }

@@ -192,10 +192,11 @@ func (g *guarded) everythingShown(t *testing.T) []byte {
 
 // forms are the ways in which bytes get into a text.
 func forms(b []byte) map[string]string {
+	list := strings.Trim(fmt.Sprintf("%d", b), "[]")
 	return map[string]string{
 		"it is": string(b), "hexadecimal": hex.EncodeToString(b), "HEXADECIMAL": strings.ToUpper(hex.EncodeToString(b)),
 		"base64": strings.TrimRight(base64.StdEncoding.EncodeToString(b), "="), "base64 for URLs": strings.TrimRight(base64.URLEncoding.EncodeToString(b), "="),
-		"a list": strings.Trim(fmt.Sprint(b), "[]"), "a JSON list": strings.ReplaceAll(strings.Trim(fmt.Sprint(b), "[]"), " ", ","),
+		"a list": list, "a JSON list": strings.ReplaceAll(list, " ", ","),
 		"quoted": strings.Trim(fmt.Sprintf("%q", b), `"`), "quoted ASCII": strings.Trim(fmt.Sprintf("%+q", b), `"`),
 	}
 }
