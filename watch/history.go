@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/coordd/coord/znode"
@@ -26,6 +27,9 @@ type History struct {
 	// dataFrom is the number of the oldest change that may have data.
 	dataFrom uint64
 	floor    zxid.ID
+
+	cat    *catalog // nil while nobody needs one
+	looked uint64   // changes looked at by watches that resumed, without catalog
 }
 
 // blockSize is how many changes a block holds, so that the history grows and
@@ -45,7 +49,7 @@ type past struct {
 // and at most maxBytes bytes of their paths and data. Past the bytes, data goes
 // first, from the oldest change on; who did what is kept longer. Then, and past
 // the count, the oldest transactions go as a whole. Beside the bytes each
-// change takes about 190 bytes.
+// change takes about 190 bytes, and as much again while there is a catalog.
 func NewHistory(maxChanges int, maxBytes int64) *History {
 	return &History{maxChanges: maxChanges, maxBytes: maxBytes}
 }
@@ -147,6 +151,9 @@ func (h *History) dropTransaction() {
 	if h.first == h.next {
 		h.blocks = nil
 	}
+	if h.cat != nil && h.cat.next <= h.first {
+		h.cat = nil // nobody has resumed for a whole history
+	}
 }
 
 // Since hands to emit what a lasting watch of kind k on path would have got from
@@ -162,14 +169,26 @@ func (h *History) Since(z zxid.ID, k Kind, path string, emit func(Event)) bool {
 	n := h.first + uint64(sort.Search(h.Len(), func(i int) bool {
 		return h.at(h.first+uint64(i)).change.Zxid > z
 	}))
-	for ; n < h.next; n++ {
-		p := h.at(n)
-		if typ := match(k, path, &p.change); typ != 0 {
-			r.add(p, typ, path)
+	var c *catalog
+	if k != Recursive {
+		c = h.catalog(h.next - n)
+	}
+	if c == nil {
+		h.replayAll(&r, n, k, path)
+	} else {
+		for _, n := range slices.Backward(c.since(n, path)) {
+			r.take(h.at(n), k, path)
 		}
 	}
 	r.flush(true)
 	return true
+}
+
+// replayAll looks at every change from number n on.
+func (h *History) replayAll(r *replay, n uint64, k Kind, path string) {
+	for ; n < h.next; n++ {
+		r.take(h.at(n), k, path)
+	}
 }
 
 // replay holds one event back until it is known whether another of its
@@ -178,6 +197,13 @@ type replay struct {
 	emit func(Event)
 	held Event
 	have bool
+}
+
+// take adds the event that a change gives to the watch, if it gives one.
+func (r *replay) take(p *past, k Kind, path string) {
+	if typ := match(k, path, &p.change); typ != 0 {
+		r.add(p, typ, path)
+	}
 }
 
 func (r *replay) add(p *past, typ EventType, path string) {
