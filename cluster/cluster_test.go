@@ -26,6 +26,8 @@ type world struct {
 	peers []Peer
 	tune  func(*Config)
 	hosts map[string]*host
+	// opened is called between Open and Run.
+	opened func(*host)
 }
 
 // host is one server of a world: its directory outlives its starts.
@@ -133,6 +135,9 @@ func (w *world) tryStart(name string) error {
 		return err
 	}
 	h.node = n
+	if w.opened != nil {
+		w.opened(h)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop, h.done = stop, make(chan error, 1)
 	go func() { h.done <- n.Run(ctx) }()

@@ -36,8 +36,12 @@ type formation struct {
 
 // Formed returns nil once a majority of the listed peers have a vote, and else
 // a *NotFormedError: until then nothing may be promised to a client, because a
-// majority of the servers may know nothing of it. It is cheap.
+// majority of the servers may know nothing of it. Once nil it stays so, and
+// costs nothing.
 func (n *Node) Formed() error {
+	if n.formed.Load() {
+		return nil
+	}
 	voters := map[string]bool{}
 	for _, v := range n.voters() {
 		voters[v.name()] = true
@@ -49,6 +53,7 @@ func (n *Node) Formed() error {
 		}
 	}
 	if len(n.cfg.Peers)-len(missing) > len(n.cfg.Peers)/2 {
+		n.formed.Store(true)
 		return nil
 	}
 	if w := n.form.reason(); w != "" {

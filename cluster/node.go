@@ -34,7 +34,7 @@ type Node struct {
 	addresses *addresses
 	listener  net.Listener
 	net       *peerNet
-	transport *transport
+	transport atomic.Pointer[transport] // nil until Run has started Raft
 	notifier  *commitNotifier
 	peers     *peers
 	dialing   *interrupter
@@ -61,6 +61,7 @@ type Node struct {
 	counters   counters
 	started    atomic.Bool
 	stopping   atomic.Bool
+	formed     atomic.Bool    // Formed was nil once
 	wg         sync.WaitGroup // goroutines of streams; Run waits for them
 	fatalOnce  sync.Once
 	closeOnce  sync.Once

@@ -71,6 +71,9 @@ func (n *Node) trimLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			if _, _, ok := n.leader(); !ok {
+				continue // they would only pile up
+			}
 			for _, trims := range n.dueTrims() {
 				n.Propose(&fsm.Command{Kind: fsm.CmdTrim, Trim: trims}, nil)
 			}

@@ -20,7 +20,7 @@ const (
 	drainTimeout = time.Second
 	// stopTimeout bounds each of the last steps of a stop. A step that takes
 	// longer hangs in the disk, and the process ends anyway.
-	stopTimeout = time.Second
+	stopTimeout = 500 * time.Millisecond
 )
 
 // Run starts Raft and serves the peers until ctx ends; then it hands leadership
@@ -32,10 +32,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("cluster node was started before")
 	}
-	defer n.Close()
 	r, err := n.startRaft()
 	if err != nil {
-		return err
+		return errors.Join(err, n.Close())
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -54,10 +53,11 @@ func (n *Node) Run(ctx context.Context) error {
 		err = fmt.Errorf("peer port: %w", err)
 	}
 	n.log.Info("stopping", "event", "stopping")
-	n.wind(context.WithoutCancel(ctx))
+	if !n.stopping.Load() { // else it was cut off, and nobody would hear of it
+		n.wind(context.WithoutCancel(ctx))
+	}
 	stop()
-	parts.Wait()
-	n.halt(r, members, guests)
+	n.halt(r, &parts, members, guests)
 	return err
 }
 
@@ -119,23 +119,31 @@ func (n *Node) wind(ctx context.Context) {
 	}
 }
 
-// halt ends Raft and the peer port.
-func (n *Node) halt(r *raft.Raft, members, guests *grpc.Server) {
+// halt ends Raft, the loops and the peer port.
+func (n *Node) halt(r *raft.Raft, parts *sync.WaitGroup, servers ...*grpc.Server) {
 	n.peers.close()
 	stopped := r.Shutdown()
 	n.dialing.stop()
 	n.transport.Load().CloseStreams() // replicators may wait for answers that do not come
 	_ = n.net.cut()                   // nothing is left to be done about an error
-	members.Stop()
-	guests.Stop()
-	if err := within(stopTimeout, func() { _ = stopped.Error() }); err != nil {
-		n.log.Error("raft did not stop in time", "err", err)
+	n.await("loops", parts.Wait)
+	for _, server := range servers {
+		n.await("calls of peers", server.Stop)
 	}
-	if err := n.Close(); err != nil {
-		n.log.Warn("close", "err", err)
-	}
-	if err := within(stopTimeout, n.wg.Wait); err != nil {
-		n.log.Warn("streams did not end in time", "err", err)
+	n.await("raft", func() { _ = stopped.Error() }) // always nil
+	n.await("stores", func() {
+		if err := n.Close(); err != nil {
+			n.log.Warn("close", "err", err)
+		}
+	})
+	n.await("streams", n.wg.Wait)
+}
+
+// await waits for the end of one part of a stop, but not for ever: a part that
+// hangs in the disk is left behind.
+func (n *Node) await(what string, f func()) {
+	if err := within(stopTimeout, f); err != nil {
+		n.log.Error("did not stop in time", "what", what, "err", err)
 	}
 }
 

@@ -299,3 +299,84 @@ func TestServerWhoseDiskFailsIsCutOff(t *testing.T) {
 		h.node = nil
 	})
 }
+
+// hangingBackend is a log whose appends hang while it is told so.
+type hangingBackend struct {
+	logBackend
+	hang atomic.Bool
+}
+
+func (b *hangingBackend) StoreLogs(l []*raft.Log) error {
+	for b.hang.Load() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return b.logBackend.StoreLogs(l)
+}
+
+// F23: a leader whose write hangs cannot step down, because the write holds
+// Raft's only loop, and its heartbeats go on. Only a cut helps.
+func TestLeaderWhoseDiskHangsIsCutOffAndReplaced(t *testing.T) {
+	tune := func(c *Config) { c.WriteDeadline = 2 * time.Second }
+	inFakeTime(t, 3, tune, func(w *world) {
+		backends := map[string]*hangingBackend{}
+		w.opened = func(h *host) {
+			b := &hangingBackend{logBackend: h.node.stores.log.backend}
+			h.node.stores.log.backend = b
+			backends[h.peer.Name] = b
+		}
+		w.start()
+		w.awaitFormed()
+		old, other := w.leader(), w.followers()[0]
+		c := w.open(other, time.Minute)
+		backends[old].hang.Store(true)
+		start := time.Now()
+		in := c.send(createOp("/while-it-hangs"))
+		r := in.wait(t, 10*time.Second)
+		if r.Err != nil {
+			t.Errorf("the write: %v", r.Err)
+		}
+		if took := time.Since(start); took < 2*time.Second || took > 4*time.Second {
+			t.Errorf("the write took %v, want the deadline of 2 s and an election", took)
+		}
+		h := w.hosts[old]
+		h.mu.Lock()
+		fatals := append([]error(nil), h.fatals...)
+		h.mu.Unlock()
+		if len(fatals) != 1 || !errors.Is(fatals[0], errDiskStalled) {
+			t.Errorf("Fatal was called with %v", fatals)
+		}
+		if err := <-h.done; err == nil {
+			t.Error("Run ended without saying why")
+		}
+		h.node = nil
+		backends[old].hang.Store(false) // lets the goroutines of the test end
+		time.Sleep(time.Second)
+	})
+}
+
+func TestNodeThatNeverRanGivesItsDirectoryBack(t *testing.T) {
+	inFakeTime(t, 1, nil, func(w *world) {
+		h := w.hosts["n1"]
+		n, err := Open(w.config(h))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := n.Status(); s.Ready || s.Leader != "" {
+			t.Errorf("before it runs: %+v", s)
+		}
+		if _, err := n.Snapshot(); !errors.Is(err, ErrStopped) {
+			t.Errorf("Snapshot: %v", err)
+		}
+		if _, err := n.Transfer(w.t.Context(), ""); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("Transfer: %v", err)
+		}
+		if err := n.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if err := n.Close(); err != nil {
+			t.Errorf("a second Close: %v", err)
+		}
+		w.start()
+		w.awaitFormed()
+	})
+}
