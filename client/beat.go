@@ -1,8 +1,6 @@
 package client
 
 import (
-	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -56,130 +54,50 @@ func beatInterval(timeout time.Duration) time.Duration {
 // left of the timeout to get there.
 func beatPatience(timeout time.Duration) time.Duration { return timeout * 2 / 5 }
 
-// heartbeat keeps the session alive over cn's server, on a connection of its
-// own, so that no queue of requests or large replies can delay it. ctx ends with
-// cn.
-func (s *Session) heartbeat(ctx context.Context, cn *conn) {
-	counted := time.Now()
-	for failures := 1; ctx.Err() == nil; failures++ {
-		began := time.Now()
-		err := s.beatOver(ctx, cn, &counted)
-		if ctx.Err() != nil {
-			return
-		}
-		s.core.opts.log.Debug("heartbeat connection lost", "peer", cn.endpoint, "err", err)
-		if time.Since(began) > time.Second {
-			failures = 1
-		}
-		if time.Since(counted) > beatPatience(s.Timeout()) {
-			signal(cn.move)
-		}
-		sleep(ctx, min(s.core.opts.retry.wait(failures), s.Timeout()/12))
-	}
-}
-
-// beatOver sends heartbeats over one connection until it fails.
-func (s *Session) beatOver(ctx context.Context, cn *conn, counted *time.Time) error {
-	l, err := s.core.newLink(cn.endpoint)
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ready, cancelReady := context.WithTimeoutCause(ctx, beatPatience(s.Timeout()), errNoAnswer)
-	err = l.ready(ready)
-	cancelReady()
-	if err != nil {
-		return err
-	}
-	stream, err := coordpb.NewCoordClient(l.cc).Heartbeat(ctx)
-	if err != nil {
-		return plain(err)
-	}
-	answers := make(chan *coordpb.HeartbeatReply)
-	broken := make(chan error, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		broken <- receiveBeats(ctx, stream, answers)
-	}()
-	err = s.beatLoop(cn, stream, counted, answers, broken)
-	cancel()
-	<-done
-	return err
-}
-
-func receiveBeats(ctx context.Context, stream coordpb.Coord_HeartbeatClient, answers chan<- *coordpb.HeartbeatReply) error {
-	for {
-		m, err := stream.Recv()
-		if err != nil {
-			return plain(err)
-		}
-		select {
-		case answers <- m:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (s *Session) beatLoop(cn *conn, stream coordpb.Coord_HeartbeatClient, counted *time.Time,
-	answers <-chan *coordpb.HeartbeatReply, broken <-chan error,
-) error {
-	next := time.NewTimer(0)
-	defer next.Stop()
-	for {
-		select {
-		case err := <-broken:
-			return err
-		case m := <-answers:
-			if err := s.counted(cn, m); err != nil {
-				return err
-			}
-			if !failed(m.Error) {
-				*counted = time.Now()
-			}
-		case <-next.C:
-			timeout := s.Timeout()
-			if time.Since(*counted) > beatPatience(timeout) {
-				signal(cn.move)
-			}
-			if err := stream.Send(s.nextBeat(cn)); err != nil {
-				return <-broken
-			}
-			next.Reset(beatInterval(timeout))
-		}
-	}
-}
-
-func (s *Session) nextBeat(cn *conn) *coordpb.HeartbeatRequest {
+// nextBeat makes the heartbeat of a session that is about to be sent; nil if the
+// session is over.
+func (m *member) nextBeat() *coordpb.Beat {
+	s := m.cn.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &coordpb.HeartbeatRequest{
-		SessionId: uint64(s.id), Secret: s.secret, Connection: cn.number, Number: s.beats.add(s.Now()),
-	}
-}
-
-// counted moves the deadline: the heartbeat that was answered was counted by the
-// leader after it was sent here.
-func (s *Session) counted(cn *conn, m *coordpb.HeartbeatReply) error {
-	code := m.GetError().GetCode()
-	switch {
-	case failed(m.Error) && passing(code):
-		return nil // not counted; the next one may be
-	case failed(m.Error):
-		// Over, moved, or not here: an attach finds out. That the session is
-		// over is not taken from here, because answers to its last writes may
-		// still be on their way over the other connection.
-		signal(cn.move)
-		return fmt.Errorf("not counted: %w", sentinel(code))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, ok := s.beats.answered(m.Number)
-	if !ok || s.end != nil {
+	if s.end != nil {
 		return nil
+	}
+	return &coordpb.Beat{SessionId: uint64(m.id), Secret: s.secret, Connection: m.cn.number, Number: s.beats.add(s.Now())}
+}
+
+// verdict is what an answer to a heartbeat says.
+type verdict uint8
+
+const (
+	counted   verdict = iota // the leader has counted it
+	uncounted                // not this one; the next may be
+	refused                  // the session is over, moved, or not at this server
+)
+
+// judge takes in the answer to a heartbeat. A counted one moves the deadline: the
+// leader has counted it after it was sent here. That the session is over is not
+// taken from here, because answers to its last writes may still be on their way
+// over the other connection: an attach finds out.
+func (m *member) judge(a *coordpb.BeatAnswer) verdict {
+	code := a.GetError().GetCode()
+	switch {
+	case failed(a.Error) && (passing(code) || a.Number < m.first):
+		return uncounted // one of an earlier connection says nothing about this one
+	case failed(a.Error):
+		return refused
+	}
+	m.cn.s.counted(a.Number)
+	return counted
+}
+
+// counted moves the deadline to where the heartbeats up to number n bring it.
+func (s *Session) counted(n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.beats.answered(n)
+	if !ok || s.end != nil {
+		return
 	}
 	s.lastAck, s.stalled, s.authLost = time.Now(), 0, false
 	if until := at + trusted(s.timeout); until > time.Duration(s.deadline.Load()) {
@@ -187,5 +105,4 @@ func (s *Session) counted(cn *conn, m *coordpb.HeartbeatReply) error {
 	}
 	s.established = s.established || time.Duration(s.deadline.Load()) > s.Now()
 	s.accept()
-	return nil
 }

@@ -21,6 +21,7 @@ type conn struct {
 	number   uint64 // the session's connection number; 0 for plain ones
 	stream   coordpb.Coord_SessionClient
 	cancel   context.CancelFunc
+	member   *member // of the pulse; nil for plain ones
 	wg       sync.WaitGroup
 
 	kick  chan struct{} // cap 1: there is something to send
@@ -50,13 +51,16 @@ func (cn *conn) start(ctx context.Context) {
 	cn.wg.Go(cn.receive)
 	cn.wg.Go(func() { cn.send(ctx) })
 	if !cn.s.plain {
-		cn.wg.Go(func() { cn.s.heartbeat(ctx, cn) })
+		cn.member = cn.s.core.pulses.join(cn)
 	}
 }
 
 // close ends the stream and waits for its goroutines.
 func (cn *conn) close() {
 	cn.cancel()
+	if cn.member != nil {
+		cn.s.core.pulses.leave(cn.member)
+	}
 	cn.link.close()
 	cn.wg.Wait()
 }

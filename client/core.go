@@ -16,6 +16,7 @@ type core struct {
 	endpoints []string
 	tls       *tlsfiles.Source // nil without WithTLSFiles
 	links     *links
+	pulses    *pulses
 
 	// seen is the highest zxid that any answer to this client has shown. No
 	// later read may show less.
@@ -37,7 +38,7 @@ func newCore(endpoints []string, o *options) (*core, error) {
 		}
 		c.tls = src
 	}
-	c.links = newLinks(c)
+	c.links, c.pulses = newLinks(c), newPulses(c)
 	return c, nil
 }
 

@@ -62,6 +62,7 @@ func TestAlternatingLinearizableReadsNeverGoBack(t *testing.T) {
 		}
 		close(stop)
 		writers.Wait()
+		slow.Store("")
 		if ahead == 0 {
 			t.Error("the follower was never ahead of the leader: nothing was tested")
 		}

@@ -18,9 +18,9 @@ const (
 	// drainTimeout bounds how long a stopping server waits for answers to what
 	// it has proposed.
 	drainTimeout = time.Second
-	// stopTimeout bounds each of the last steps of a stop. A step that takes
-	// longer hangs in the disk, and the process ends anyway.
-	stopTimeout = 500 * time.Millisecond
+	// stopTimeout bounds the whole of a stop. What takes longer hangs in the
+	// disk, and is left behind: the process is about to end.
+	stopTimeout = 4500 * time.Millisecond
 )
 
 // Run starts Raft and serves the peers until ctx ends; then it hands leadership
@@ -53,11 +53,12 @@ func (n *Node) Run(ctx context.Context) error {
 		err = fmt.Errorf("peer port: %w", err)
 	}
 	n.log.Info("stopping", "event", "stopping")
+	deadline := time.Now().Add(stopTimeout)
 	if !n.stopping.Load() { // else it was cut off, and nobody would hear of it
 		n.wind(context.WithoutCancel(ctx))
 	}
 	stop()
-	n.halt(r, &parts, members, guests)
+	n.halt(deadline, r, &parts, members, guests)
 	return err
 }
 
@@ -120,36 +121,34 @@ func (n *Node) wind(ctx context.Context) {
 }
 
 // halt ends Raft, the loops and the peer port.
-func (n *Node) halt(r *raft.Raft, parts *sync.WaitGroup, servers ...*grpc.Server) {
+func (n *Node) halt(deadline time.Time, r *raft.Raft, parts *sync.WaitGroup, servers ...*grpc.Server) {
 	n.peers.close()
 	stopped := r.Shutdown()
 	n.dialing.stop()
 	n.transport.Load().CloseStreams() // replicators may wait for answers that do not come
 	_ = n.net.cut()                   // nothing is left to be done about an error
-	n.await("loops", parts.Wait)
-	for _, server := range servers {
-		n.await("calls of peers", server.Stop)
+	until := func(what string, f func()) {
+		if err := within(time.Until(deadline), f); err != nil {
+			n.log.Error("did not stop in time", "what", what, "err", err)
+		}
 	}
-	n.await("raft", func() { _ = stopped.Error() }) // always nil
-	n.await("stores", func() {
+	until("loops", parts.Wait)
+	for _, server := range servers {
+		until("calls of peers", server.Stop)
+	}
+	until("raft", func() { _ = stopped.Error() }) // always nil
+	until("stores", func() {
 		if err := n.Close(); err != nil {
 			n.log.Warn("close", "err", err)
 		}
 	})
-	n.await("streams", n.wg.Wait)
-}
-
-// await waits for the end of one part of a stop, but not for ever: a part that
-// hangs in the disk is left behind.
-func (n *Node) await(what string, f func()) {
-	if err := within(stopTimeout, f); err != nil {
-		n.log.Error("did not stop in time", "what", what, "err", err)
-	}
+	until("streams", n.wg.Wait)
 }
 
 // within runs f and waits for it for at most d. If it takes longer it is left
 // behind: it hangs in a system call, and the process is about to end.
 func within(d time.Duration, f func()) error {
+	d = max(d, 10*time.Millisecond)
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
 	t := time.NewTimer(d)

@@ -33,7 +33,7 @@ func TestKillAroundASnapshotLosesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	w := startCounters(t, c.endpoints(), 4)
 	bulk := dial(t, c.endpoints())
-	for range 10 {
+	for range 6 {
 		writeBulk(t, bulk, 2<<20) // at least one more snapshot's worth
 		taken := make(chan struct{})
 		go func() {

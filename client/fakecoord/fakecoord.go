@@ -51,10 +51,12 @@ type Cluster struct {
 	nonces   map[string]uint64
 	history  []*change
 	streams  map[*stream]struct{}
-	requests map[string]*coordpb.WriteReply
-	onReply  func(server string, r *coordpb.Reply) Action
-	onWrite  func(w *coordpb.Write)
-	counts   Counts
+
+	beatStreams map[*beatStream]struct{}
+	requests    map[string]*coordpb.WriteReply
+	onReply     func(server string, r *coordpb.Reply) Action
+	onWrite     func(w *coordpb.Write)
+	counts      Counts
 
 	// Timeout is granted to each session that asks for none. PageSize is how
 	// many children or nodes one reply lists.
@@ -65,7 +67,7 @@ type Cluster struct {
 
 // Counts says what the cluster was asked to do.
 type Counts struct {
-	Opens, Attaches, Beats, Reads, Writes, Repeats, Skips, Messages, Events, Watches, Unwatches int
+	Opens, Attaches, Beats, BeatMessages, BeatStreams, Reads, Writes, Repeats, Skips, Messages, Events, Watches, Unwatches int
 }
 
 // New starts a cluster of n servers that ends with the test.
@@ -75,6 +77,7 @@ func New(t testing.TB, n int) *Cluster {
 		t: t, zxid: 1 << 32, nodes: map[string]*node{"/": {children: map[string]bool{}}},
 		sessions: map[uint64]*session{}, nonces: map[string]uint64{}, streams: map[*stream]struct{}{},
 		requests: map[string]*coordpb.WriteReply{}, Timeout: 10 * time.Second, PageSize: 1000,
+		beatStreams: map[*beatStream]struct{}{},
 	}
 	c.thawed = sync.NewCond(&c.mu)
 	for i := range n {

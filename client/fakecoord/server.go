@@ -277,46 +277,6 @@ func (c *Cluster) enter(h *coordpb.Hello) (s *session, current uint64, bad coord
 	return s, 0, coordpb.Code_CODE_OK
 }
 
-// Heartbeat implements coordpb.CoordServer.
-func (s *Server) Heartbeat(g grpc.BidiStreamingServer[coordpb.HeartbeatRequest, coordpb.HeartbeatReply]) error {
-	for {
-		m, err := g.Recv()
-		if err != nil {
-			return err
-		}
-		s.hold(g.Context())
-		s.mu.Lock()
-		deaf := s.deaf
-		s.mu.Unlock()
-		reply := s.c.beat(s.name, m)
-		if deaf || reply == nil {
-			continue
-		}
-		if err := g.Send(reply); err != nil {
-			return err
-		}
-	}
-}
-
-func (c *Cluster) beat(server string, m *coordpb.HeartbeatRequest) *coordpb.HeartbeatReply {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts.Beats++
-	s := c.sessions[m.SessionId]
-	r := &coordpb.HeartbeatReply{SessionId: m.SessionId, Number: m.Number}
-	switch {
-	case c.frozen:
-		return nil
-	case s == nil:
-		r.Error = code(coordpb.Code_CODE_SESSION_EXPIRED, "")
-	case s.connection != m.Connection || s.server != server:
-		r.Error = code(coordpb.Code_CODE_SESSION_MOVED, "")
-	default:
-		s.heard = time.Now()
-	}
-	return r
-}
-
 // Write implements coordpb.CoordServer.
 func (s *Server) Write(ctx context.Context, r *coordpb.WriteRequest) (*coordpb.WriteReply, error) {
 	c := s.c

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -30,6 +31,9 @@ func (e *env) admins() (*client.Admin, error) {
 	return a, wrongTarget(err)
 }
 
+// closeQuietly ends what holds no session: there is nobody to tell.
+func closeQuietly(c io.Closer) { _ = c.Close() }
+
 // admin calls f with the first endpoint that answers. op names the call in
 // errors.
 func (e *env) admin(ctx context.Context, op string, f func(context.Context, coordpb.AdminClient) error) error {
@@ -42,7 +46,7 @@ func (e *env) adminMany(ctx context.Context, op string, f func(context.Context, 
 	if err != nil {
 		return err
 	}
-	defer a.Close()
+	defer closeQuietly(a)
 	p := e.pace(ctx)
 	defer p.stop()
 	return adminError(op, p.result(f(p.ctx, a.Any(), p.answered)))
@@ -117,7 +121,7 @@ func (e *env) askAll(ctx context.Context, limit time.Duration) ([]serverStatus, 
 	if err != nil {
 		return nil, err
 	}
-	defer a.Close()
+	defer closeQuietly(a)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	out := make([]serverStatus, len(a.Endpoints()))

@@ -32,7 +32,6 @@ type loader struct {
 type slot struct {
 	*loader
 	sent    time.Duration
-	write   client.Op
 	written func([]client.OpResult, error)
 	got     func(client.Node, error)
 }

@@ -23,7 +23,7 @@ func (b *bench) usage(ctx context.Context) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	defer a.Close()
+	defer closeQuietly(a)
 	p := b.pace(ctx)
 	defer p.stop()
 	u := usage{servers: map[string]*coordpb.StatsReply{}}

@@ -57,8 +57,7 @@ session to expire, or with --hold keeps it until Ctrl-C and then ends it.
 				return e.createEphemeral(cmd.Context(), &o, args[0], data, opts)
 			}
 			return e.withMany(cmd.Context(), func(ctx context.Context, c *client.Client, answered func()) error {
-				_, err := e.create(ctx, c, &o, args[0], data, opts, answered)
-				return err
+				return e.create(ctx, c, &o, args[0], data, opts, answered)
 			})
 		},
 	}
@@ -112,19 +111,19 @@ func (o *createOptions) check() ([]client.CreateOption, error) {
 }
 
 // create makes the znode and prints its path.
-func (e *env) create(ctx context.Context, c *client.Client, o *createOptions, p string, data []byte, opts []client.CreateOption, answered func()) (client.Created, error) {
+func (e *env) create(ctx context.Context, c *client.Client, o *createOptions, p string, data []byte, opts []client.CreateOption, answered func()) error {
 	made, err := c.Create(e.writing(ctx, o), p, data, opts...)
 	if o.parents && errors.Is(err, client.ErrNoNode) {
 		if err := makeParents(ctx, c, p, answered); err != nil {
-			return made, err
+			return err
 		}
 		answered()
 		made, err = c.Create(e.writing(ctx, o), p, data, opts...)
 	}
 	if err != nil {
-		return made, err
+		return err
 	}
-	return made, e.object("Node", nodeItem{Path: made.Path, Stat: newStatItem(&made.Stat)}, func(w io.Writer) error {
+	return e.object("Node", nodeItem{Path: made.Path, Stat: newStatItem(&made.Stat)}, func(w io.Writer) error {
 		_, err := io.WriteString(w, made.Path+"\n")
 		return err
 	})
@@ -185,8 +184,7 @@ func (e *env) createEphemeral(ctx context.Context, o *createOptions, p string, d
 		return err
 	}
 	pace := e.pace(ctx)
-	_, err = e.create(pace.ctx, c, o, p, data, opts, pace.answered)
-	err = e.diagnose(ctx, pace.result(err))
+	err = e.diagnose(ctx, pace.result(e.create(pace.ctx, c, o, p, data, opts, pace.answered)))
 	pace.stop()
 	if err != nil {
 		return errors.Join(err, c.Close())
@@ -196,12 +194,11 @@ func (e *env) createEphemeral(ctx context.Context, o *createOptions, p string, d
 		e.note("session %s is left to expire: the znode goes within about %s (--hold keeps it)", s.ID(), s.Timeout())
 		return nil // the end of the process ends the session's heartbeats
 	}
-	defer c.Close()
 	e.note("session %s keeps the znode until Ctrl-C", s.ID())
 	select {
 	case <-ctx.Done():
-		return nil
+		return c.Close()
 	case <-s.Context().Done():
-		return fmt.Errorf("the znode is gone: %w", context.Cause(s.Context()))
+		return errors.Join(fmt.Errorf("the znode is gone: %w", context.Cause(s.Context())), c.Close())
 	}
 }

@@ -31,8 +31,21 @@ func TestClosedPortFailsAtOnceWithTheReason(t *testing.T) {
 	t.Parallel()
 	a, b := closedPort(t), closedPort(t)
 	for _, args := range [][]string{
-		{"get", "/x"}, {"set", "/x", "y"}, {"ls"}, {"create", "-e", "/x"}, {"watch", "/x"}, {"txn", "-"}, {"sync"}, {"status"},
-		{"members"}, {"sessions"}, {"locks"}, {"locks", "show", "/x"}, {"cluster", "init"}, {"bench", "get"}, {"deleteall", "/x", "--yes"},
+		{"get", "/x"},
+		{"set", "/x", "y"},
+		{"ls"},
+		{"create", "-e", "/x"},
+		{"watch", "/x"},
+		{"txn", "-"},
+		{"sync"},
+		{"status"},
+		{"members"},
+		{"sessions"},
+		{"locks"},
+		{"locks", "show", "/x"},
+		{"cluster", "init"},
+		{"bench", "get"},
+		{"deleteall", "/x", "--yes"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			began := time.Now()

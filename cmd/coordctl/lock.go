@@ -135,7 +135,7 @@ func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []st
 	if err != nil {
 		return err
 	}
-	defer c.Close() // at the latest the end of the session frees the lock
+	defer closeQuietly(c) // a session that cannot be ended expires, and frees the lock then
 	kill, err := o.killTime(c.Session().Timeout())
 	if err != nil {
 		return err

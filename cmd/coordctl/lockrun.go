@@ -91,7 +91,7 @@ type lockedChild struct {
 	pid         int
 	argv0       string
 	environment []string
-	exited      <-chan error
+	exited      <-chan exit
 	tty         *terminal // nil: it has none
 	lost        bool      // the lock
 }
@@ -102,8 +102,8 @@ func (c *lockedChild) wait(signals <-chan os.Signal) int {
 	lost := c.handle.Lost()
 	for {
 		select {
-		case err := <-c.exited:
-			return c.ended(err)
+		case e := <-c.exited:
+			return c.ended(e)
 		case s := <-signals:
 			c.pass(s.(syscall.Signal))
 		case <-lost:
@@ -116,7 +116,7 @@ func (c *lockedChild) wait(signals <-chan os.Signal) int {
 }
 
 // ended is the exit code of a command that has ended by itself.
-func (c *lockedChild) ended(err error) int {
+func (c *lockedChild) ended(e exit) int {
 	if !c.lost && !c.handle.Held() { // both at the same time
 		c.sayLost()
 		c.lost = true
@@ -124,7 +124,7 @@ func (c *lockedChild) ended(err error) int {
 	if c.lost && c.options.onLost != "warn" {
 		return exitLost
 	}
-	return exitCode(err)
+	return e.code()
 }
 
 // whenLost does what --on-lost says, and returns whether the command has ended.
@@ -184,18 +184,21 @@ func (c *lockedChild) end() {
 	}
 }
 
-func exitCode(err error) int {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		if err != nil {
-			return exitCannotRun
-		}
+// exit is how a command ended: the error of its Wait.
+type exit struct{ err error }
+
+func (e exit) code() int {
+	var failed *exec.ExitError
+	switch {
+	case e.err == nil:
 		return exitOK
+	case !errors.As(e.err, &failed):
+		return exitCannotRun
 	}
-	if st, ok := exit.Sys().(syscall.WaitStatus); ok && st.Signaled() {
+	if st, ok := failed.Sys().(syscall.WaitStatus); ok && st.Signaled() {
 		return 128 + int(st.Signal())
 	}
-	return exit.ExitCode()
+	return failed.ExitCode()
 }
 
 // forwarded are the signals that people and supervisors send.

@@ -17,14 +17,14 @@ func childAttributes() *syscall.SysProcAttr {
 // startTied starts cmd from a thread that lives until cmd has ended, as the
 // signal at its parent's death is bound to that thread. The channel gets the
 // result of its Wait.
-func startTied(cmd *exec.Cmd) (<-chan error, error) {
-	started, exited := make(chan error), make(chan error, 1)
+func startTied(cmd *exec.Cmd) (<-chan exit, error) {
+	started, exited := make(chan error), make(chan exit, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			exited <- cmd.Wait()
+			exited <- exit{cmd.Wait()}
 		}
 	}()
 	return exited, <-started

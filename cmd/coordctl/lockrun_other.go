@@ -10,12 +10,12 @@ import (
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // startTied starts cmd. There is no way here to end it when we are killed.
-func startTied(cmd *exec.Cmd) (<-chan error, error) {
+func startTied(cmd *exec.Cmd) (<-chan exit, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	exited := make(chan exit, 1)
+	go func() { exited <- exit{cmd.Wait()} }()
 	return exited, nil
 }
 

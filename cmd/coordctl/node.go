@@ -75,11 +75,18 @@ func newStatItem(s *client.Stat) *statItem {
 func printStat(w io.Writer, s *client.Stat) error {
 	i := newStatItem(s)
 	rows := [][2]string{
-		{"kind", i.Kind}, {"czxid", i.Czxid}, {"mzxid", i.Mzxid}, {"pzxid", i.Pzxid},
-		{"ctime", i.Ctime + " (" + since(s.Ctime) + " ago)"}, {"mtime", i.Mtime + " (" + since(s.Mtime) + " ago)"},
-		{"version", strconv.FormatInt(i.Version, 10)}, {"cversion", strconv.FormatInt(i.Cversion, 10)},
-		{"aversion", strconv.FormatInt(i.Aversion, 10)}, {"ephemeralOwner", dash(i.EphemeralOwner)},
-		{"dataLength", strconv.Itoa(int(i.DataLength))}, {"numChildren", strconv.Itoa(int(i.NumChildren))},
+		{"kind", i.Kind},
+		{"czxid", i.Czxid},
+		{"mzxid", i.Mzxid},
+		{"pzxid", i.Pzxid},
+		{"ctime", i.Ctime + " (" + since(s.Ctime) + " ago)"},
+		{"mtime", i.Mtime + " (" + since(s.Mtime) + " ago)"},
+		{"version", strconv.FormatInt(i.Version, 10)},
+		{"cversion", strconv.FormatInt(i.Cversion, 10)},
+		{"aversion", strconv.FormatInt(i.Aversion, 10)},
+		{"ephemeralOwner", dash(i.EphemeralOwner)},
+		{"dataLength", strconv.Itoa(int(i.DataLength))},
+		{"numChildren", strconv.Itoa(int(i.NumChildren))},
 	}
 	if s.Kind == client.TTL {
 		rows = append(rows, [2]string{"ttl", s.TTL.String()})

@@ -43,7 +43,7 @@ makes the exit code 1.`,
 		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts, err := o.check(e)
+			opts, err := o.check()
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ makes the exit code 1.`,
 	return cmd
 }
 
-func (o *watchOptions) check(e *env) ([]client.WatchOption, error) {
+func (o *watchOptions) check() ([]client.WatchOption, error) {
 	var opts []client.WatchOption
 	switch {
 	case o.recursive && o.children:
@@ -98,7 +98,7 @@ func (e *env) watch(ctx context.Context, o *watchOptions, path string, opts []cl
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer closeQuietly(c)
 	if o.limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, o.limit, errWatched)

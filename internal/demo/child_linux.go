@@ -2,7 +2,9 @@ package demo
 
 import "syscall"
 
-// childAttributes ends a child with us, also when we are killed.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+// childAttributes gives a child a process group of its own, so that Ctrl-C
+// reaches it through us, and has the kernel send it a signal when we have ended,
+// also by kill -9.
+func childAttributes(whenWeEnd syscall.Signal) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: whenWeEnd}
 }

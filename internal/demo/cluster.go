@@ -56,7 +56,7 @@ func startCluster(ctx context.Context, coordd string) (*ownCluster, error) {
 	c.cmd.Stdout, c.cmd.Stderr = io.Discard, &said
 	saved := filepath.Join(dir, "contexts.yaml")
 	c.cmd.Env = append(os.Environ(), "COORDCTL_CONFIG="+saved)
-	c.cmd.SysProcAttr = childAttributes()
+	c.cmd.SysProcAttr = childAttributes(syscall.SIGTERM)
 	if err := c.cmd.Start(); err != nil {
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("start a cluster: %w", err)
@@ -73,10 +73,10 @@ func startCluster(ctx context.Context, coordd string) (*ownCluster, error) {
 			os.RemoveAll(dir)
 			return nil, fmt.Errorf("coordd dev ended: %w\n%s", err, said.Bytes())
 		case <-ctx.Done():
-			c.cmd.Process.Kill()
-			<-exited
+			_ = c.cmd.Process.Kill() // fails only if it has ended
+			err := <-exited
 			os.RemoveAll(dir)
-			return nil, fmt.Errorf("waiting for a cluster: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("waiting for a cluster: %w (coordd dev: %w)\n%s", context.Cause(ctx), err, said.Bytes())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

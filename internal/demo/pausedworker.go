@@ -46,7 +46,7 @@ const (
 // stopped for longer than its session lasts; B gets the lock and writes; A
 // goes on and writes with its old token. It returns nil only if the database
 // refused A and A's context was already cancelled.
-func PausedWorker(ctx context.Context, o Options) error {
+func PausedWorker(ctx context.Context, o Options) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("not done within %s", demoLimit))
 	defer cancel()
 	l := newTimeline(o.Out)
@@ -59,7 +59,7 @@ func PausedWorker(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer pg.Close()
+	defer func() { err = errors.Join(err, pg.Close()) }()
 	db, err := sql.Open("pgx", pg.DSN(pgtest.Database))
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (r *pausedRun) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer a.close()
+	defer a.end()
 	if err := a.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (r *pausedRun) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer b.close()
+	defer b.end()
 	fresh, err := b.do(ctx, commandWrite)
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func (w *worker) run(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // its session has ended by now
 	if w.handle, err = lock.New(c, w.LockPath, lock.Owner("worker "+w.Name)).Acquire(ctx); err != nil {
 		return err
 	}

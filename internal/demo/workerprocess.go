@@ -31,7 +31,7 @@ func startWorker(command []string, c WorkerConfig) (*workerProcess, error) {
 	w := &workerProcess{name: c.Name, events: make(chan workerEvent, 16)}
 	w.cmd = exec.Command(command[0], append(command[1:], string(config))...)
 	w.cmd.Stderr = os.Stderr
-	w.cmd.SysProcAttr = childAttributes()
+	w.cmd.SysProcAttr = childAttributes(syscall.SIGKILL) // it may be stopped
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -83,6 +83,9 @@ func (w *workerProcess) do(ctx context.Context, command string) (workerEvent, er
 }
 
 func (w *workerProcess) signal(s syscall.Signal) error { return w.cmd.Process.Signal(s) }
+
+// end is close for a worker whose outcome is known.
+func (w *workerProcess) end() { _ = w.close() }
 
 // close lets the worker end, and makes it after 3 s.
 func (w *workerProcess) close() error {
