@@ -418,11 +418,6 @@ func (w *world) exists(at, path string) (ok bool) {
 	return ok
 }
 
-func (w *world) sessionOpen(at string, id session.ID) (ok bool) {
-	w.node(at).Machine().View(func(v *fsm.View) { ok = v.Sessions.Get(id) != nil })
-	return ok
-}
-
 // converged waits until all running servers have the same state.
 func (w *world) converged() {
 	w.t.Helper()

@@ -43,7 +43,6 @@ type forwarder struct {
 	out      []outgoing
 	count    int // pending
 	bytes    int
-	stopped  bool
 }
 
 // lineKey names a session's line.
