@@ -65,6 +65,7 @@ func TestSessionsOfOneClientShareTheirHeartbeatConnection(t *testing.T) {
 		if err := cl.Close(); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait()
 		if c.Server("n1").BeatStreams() != 0 {
 			t.Fatal("the heartbeat connection outlives the client")
 		}

@@ -42,6 +42,9 @@ func (cs coordService) Heartbeat(stream grpc.BidiStreamingServer[coordpb.Heartbe
 			}
 		case err := <-received:
 			s.log.Debug("heartbeat stream ended", "err", err)
+			if errors.Is(err, fsm.ErrMalformed) {
+				return statusOf(err)
+			}
 			return nil
 		case <-stream.Context().Done():
 			return nil
