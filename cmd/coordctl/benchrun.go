@@ -165,6 +165,7 @@ func (b *bench) run(ctx context.Context) (*benchResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.noteMissing(ctx, &after)
 	r := b.result(total, elapsed)
 	r.account(&before, &after, elapsed)
 	return r, nil

@@ -43,6 +43,14 @@ func (b *bench) usage(ctx context.Context) (usage, error) {
 	return u, err
 }
 
+// noteMissing says when the count leaves out servers that also did their part.
+func (b *bench) noteMissing(ctx context.Context, u *usage) {
+	st, err := b.clusterStatus(ctx)
+	if err == nil && len(st.Servers) > len(u.servers) {
+		b.warn("the endpoints name %d of %d servers: their CPU and memory is all that is counted", len(u.servers), len(st.Servers))
+	}
+}
+
 // ownCPU is the user and system time of this process.
 func ownCPU() time.Duration {
 	var r syscall.Rusage

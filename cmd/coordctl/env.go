@@ -198,11 +198,17 @@ func repeatable(ctx context.Context) context.Context {
 	return client.WithRequestID(ctx, "coordctl-"+hex.EncodeToString(id[:]))
 }
 
-// note says something for people on standard error.
+// note says something for people on standard error, unless they do not want to
+// hear it.
 func (e *env) note(format string, args ...any) {
 	if !e.quiet {
-		fmt.Fprintf(e.stderr, "coordctl: "+format+"\n", args...)
+		e.warn(format, args...)
 	}
+}
+
+// warn says what nobody may miss.
+func (e *env) warn(format string, args ...any) {
+	fmt.Fprintf(e.stderr, "coordctl: "+format+"\n", args...)
 }
 
 // data reads a DATA argument: text, - for standard input, @FILE for a file.

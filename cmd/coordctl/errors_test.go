@@ -67,6 +67,22 @@ func TestClosedPortFailsAtOnceWithTheReason(t *testing.T) {
 	ctl(t, "", "-e", a, "lock", "/x", "true").want(t, exitCannotRun, "", "~connection refused")
 }
 
+// Any of the endpoints will do, in whatever order they stand.
+func TestGoesOnToTheNextEndpoint(t *testing.T) {
+	t.Parallel()
+	fresh(t, "/next")
+	for i, live := range sharedCluster(t).Endpoints() {
+		e := closedPort(t) + "," + live + "," + closedPort(t)
+		path := fmt.Sprintf("/next/%d", i)
+		ctl(t, "", "-e", e, "create", "-p", path, "x").want(t, exitOK, path+"\n", "")
+		ctl(t, "", "-e", e, "get", path).want(t, exitOK, "x", "")
+		ctl(t, "", "-e", e, "sessions", "--no-headers", "-q").want(t, exitOK, "~", "")
+		ctl(t, "", "-e", e, "status").want(t, exitOK, "~endpoint 127.0.0.1:", "")
+		ctl(t, "", "-e", e, "lock", path, "true").want(t, 0, "", "")
+		ctl(t, "", "-e", e, "watch", "--initial", "--count", "1", path).want(t, exitOK, "~present", "")
+	}
+}
+
 // A port where something else listens, and one that says nothing.
 func TestStrangersAreNamed(t *testing.T) {
 	t.Parallel()

@@ -83,7 +83,7 @@ func (h *handler) loop() {
 			return
 		}
 		if err := h.run(&ev); err != nil {
-			h.note("--exec %q for %s %s: %v", h.command, ev.Type, ev.Path, err)
+			h.warn("--exec %q for %s %s: %v", h.command, ev.Type, ev.Path, err)
 			if h.failed == nil {
 				h.failed = &codedError{exitFailed, fmt.Errorf("--exec: a command failed: %w", err)}
 			}

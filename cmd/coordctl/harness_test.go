@@ -66,6 +66,7 @@ func runTests(m *testing.M) int {
 // for their own znodes.
 var shared struct {
 	once    sync.Once
+	voting  sync.Once
 	cluster *localcluster.Cluster
 	err     error
 }
@@ -80,6 +81,7 @@ func sharedCluster(t testing.TB) *localcluster.Cluster {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
+	shared.voting.Do(func() { allVote(t, shared.cluster) })
 	return shared.cluster
 }
 
@@ -97,7 +99,16 @@ func ownCluster(t testing.TB, servers int) *localcluster.Cluster {
 			t.Error(err)
 		}
 	})
+	allVote(t, c)
 	return c
+}
+
+// allVote waits until every server has its vote, which is later than it is ready.
+func allVote(t testing.TB, c *localcluster.Cluster) {
+	t.Helper()
+	if r := ctl(t, "", "-e", c.Target(), "wait", "ready"); r.code != exitOK {
+		t.Fatalf("wait ready: exit code %d\n%s", r.code, r.stderr)
+	}
 }
 
 // lockedBuffer is a buffer that several goroutines may write to.

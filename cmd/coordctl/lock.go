@@ -254,6 +254,6 @@ func (h *heldLock) release(ctx context.Context) {
 		return
 	}
 	if err := h.handle.Release(ctx); err != nil {
-		h.note("%v", err)
+		h.warn("%v", err)
 	}
 }

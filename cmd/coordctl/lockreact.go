@@ -12,19 +12,19 @@ import (
 func (c *lockedChild) react() {
 	line, ok := strings.CutPrefix(c.options.onLost, "exec:")
 	if !ok {
-		c.note("%s goes on without the lock (--on-lost warn)", c.argv0)
+		c.warn("%s goes on without the lock (--on-lost warn)", c.argv0)
 		return
 	}
 	reaction := exec.Command("/bin/sh", "-c", line)
 	reaction.Env = append(c.environment, fmt.Sprintf("COORD_CHILD_PID=%d", c.pid))
 	reaction.Stdout, reaction.Stderr = c.stderr, c.stderr
 	if err := reaction.Start(); err != nil {
-		c.note("--on-lost %q: %v", line, err)
+		c.warn("--on-lost %q: %v", line, err)
 		return
 	}
 	go func() {
 		if err := reaction.Wait(); err != nil {
-			c.note("--on-lost %q: %v", line, err)
+			c.warn("--on-lost %q: %v", line, err)
 		}
 	}()
 }

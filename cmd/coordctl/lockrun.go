@@ -82,7 +82,7 @@ func (h *heldLock) hold(ctx context.Context) (int, error) {
 // sayLost says what was lost, whose error names the lock, and for how long it
 // was held.
 func (h *heldLock) sayLost() {
-	h.note("%v; it was held for %s", context.Cause(h.handle.Context()), ago(time.Since(h.since)))
+	h.warn("%v; it was held for %s", context.Cause(h.handle.Context()), ago(time.Since(h.since)))
 }
 
 // lockedChild is the running command, in a process group of its own.
@@ -153,7 +153,7 @@ func (c *lockedChild) pass(s syscall.Signal) {
 // terminal: it stops as well. A lock that is lost meanwhile ends the command
 // before it can go on.
 func (c *lockedChild) suspend() {
-	c.note("%s is stopped; lock %s is lost unless it goes on within %s", c.argv0, c.path, ago(c.handle.Remaining()))
+	c.warn("%s is stopped; lock %s is lost unless it goes on within %s", c.argv0, c.path, ago(c.handle.Remaining()))
 	c.tty.takeBack(c.pid)
 	_ = syscall.Kill(0, syscall.SIGSTOP) // all of the job; returns when it goes on
 	if !c.handle.Held() {
@@ -176,11 +176,11 @@ func (c *lockedChild) end() {
 	select {
 	case <-c.exited:
 		c.signal(syscall.SIGKILL) // what it left behind in its group
-		c.note("sent SIGTERM to %s (process group %d); it ended after %s", c.argv0, c.pid, ago(time.Since(start)))
+		c.warn("sent SIGTERM to %s (process group %d); it ended after %s", c.argv0, c.pid, ago(time.Since(start)))
 	case <-kill.C:
 		c.signal(syscall.SIGKILL)
 		<-c.exited
-		c.note("killed %s (process group %d) %s after SIGTERM", c.argv0, c.pid, ago(time.Since(start)))
+		c.warn("killed %s (process group %d) %s after SIGTERM", c.argv0, c.pid, ago(time.Since(start)))
 	}
 }
 

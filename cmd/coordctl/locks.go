@@ -102,7 +102,7 @@ func (e *env) listLocks(ctx context.Context, root string) error {
 		return l.close()
 	})
 	for _, w := range warnings {
-		e.note("WARNING: %s", w)
+		e.warn("WARNING: %s", w)
 	}
 	return err
 }

@@ -48,7 +48,7 @@ func (e *env) showLock(ctx context.Context, p string) error {
 		return as("locks show", err)
 	}
 	for _, w := range item.Warnings {
-		e.note("WARNING: %s: %s", p, w)
+		e.warn("WARNING: %s: %s", p, w)
 	}
 	return e.object("Lock", item, func(w io.Writer) error { return e.printLock(w, item) })
 }
