@@ -17,7 +17,10 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+
+	"github.com/coordd/coord/internal/pooledread"
 )
 
 const (
@@ -53,7 +56,7 @@ func (c *core) newLink(endpoint string) (*link, error) {
 			if err != nil {
 				return nil, err
 			}
-			return &unheard{Conn: conn, link: l, reason: closedAtOnce}, nil
+			return l.listen(conn, closedAtOnce), nil
 		}),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
@@ -145,7 +148,7 @@ func (f *freshTLS) ClientHandshake(ctx context.Context, authority string, raw ne
 		return nil, nil, err
 	}
 	// What a server thinks of our certificate comes after the handshake.
-	return &unheard{Conn: conn, link: f.link, reason: func(err error) error { return &tlsError{err} }}, info, nil
+	return f.link.listen(conn, func(err error) error { return &tlsError{err} }), info, nil
 }
 
 func (f *freshTLS) Clone() credentials.TransportCredentials {
@@ -156,21 +159,39 @@ func (f *freshTLS) Clone() credentials.TransportCredentials {
 // ends like that its link hears why: gRPC keeps that to itself.
 type unheard struct {
 	net.Conn
+	reads  *pooledread.Reader
 	link   *link
 	reason func(error) error
 	heard  atomic.Bool
 }
 
+// listen wraps a connection. If it ends without a word from the server, reason
+// turns its error into what the link hears.
+func (l *link) listen(conn net.Conn, reason func(error) error) net.Conn {
+	return &unheard{Conn: conn, reads: pooledread.New(conn), link: l, reason: reason}
+}
+
 // Read implements net.Conn.
 func (u *unheard) Read(p []byte) (int, error) {
 	n, err := u.Conn.Read(p)
+	u.came(n, err)
+	return n, err
+}
+
+// ReadOnReady keeps gRPC from holding a read buffer for each connection.
+func (u *unheard) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	buf, n, err := u.reads.ReadOnReady(size, pool)
+	u.came(n, err)
+	return buf, n, err
+}
+
+func (u *unheard) came(n int, err error) {
 	if n > 0 && !u.heard.Load() {
 		u.heard.Store(true)
 	}
 	if err != nil {
 		u.ended(err)
 	}
-	return n, err
 }
 
 // Write implements net.Conn. When the server has closed the connection its last

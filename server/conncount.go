@@ -5,6 +5,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc/mem"
+
+	"github.com/coordd/coord/internal/pooledread"
 )
 
 // writeStall is how long one write to a client's socket may block. A client
@@ -46,7 +50,7 @@ func (l *connCounter) Accept() (net.Conn, error) {
 			c.Close() // nothing to do about an error
 			continue
 		}
-		return &countedConn{Conn: c, release: sync.OnceFunc(func() { l.give(host) })}, nil
+		return &countedConn{Conn: c, reads: pooledread.New(c), release: sync.OnceFunc(func() { l.give(host) })}, nil
 	}
 }
 
@@ -88,7 +92,14 @@ func (l *connCounter) count() int {
 // countedConn gives its place back when it is closed, and bounds each write.
 type countedConn struct {
 	net.Conn
+	reads   *pooledread.Reader
 	release func()
+}
+
+// ReadOnReady keeps gRPC from holding a read buffer for each connection, 128 KiB
+// times ten thousand.
+func (c *countedConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	return c.reads.ReadOnReady(size, pool)
 }
 
 // Write writes p, or fails after writeStall.
