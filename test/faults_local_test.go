@@ -125,6 +125,9 @@ func answerTo(stream coordpb.Coord_SessionClient, id, seq uint64) (*coordpb.Repl
 				return r, nil
 			}
 		}
+		if g := m.GetGoodbye(); g != nil {
+			return nil, fmt.Errorf("the server ends the stream: %v", g.GetError())
+		}
 	}
 }
 

@@ -346,7 +346,11 @@ func TestSessionsThatWatchLeaveNothingBehind(t *testing.T) {
 func watchAndEnd(ctx context.Context, conn *grpc.ClientConn, i int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, w, err := hello(ctx, conn, openHello(time.Second))
+	vanishes, timeout := i%100 == 99, 10*time.Second
+	if vanishes {
+		timeout = time.Second
+	}
+	stream, w, err := hello(ctx, conn, openHello(timeout))
 	if err != nil || w.GetError() != nil {
 		return errors.Join(err, fmt.Errorf("welcome: %v", w.GetError()))
 	}
@@ -358,7 +362,7 @@ func watchAndEnd(ctx context.Context, conn *grpc.ClientConn, i int) error {
 	if err := stream.Send(&coordpb.SessionRequest{Requests: watches}); err != nil {
 		return err
 	}
-	if i%100 == 99 {
+	if vanishes {
 		_, err := answerTo(stream, 3, 0)
 		return err
 	}

@@ -19,7 +19,6 @@ type contender struct {
 	id      int
 	session *client.Session
 	cancel  context.CancelFunc
-	leaves  bool // gives up or loses its session while it waits
 }
 
 // queue lets contenders in one after the other, so that the order in which they

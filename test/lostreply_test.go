@@ -122,7 +122,7 @@ var lostWrites = []lostWrite{
 				return err
 			}
 			if err := <-refused; !errors.Is(err, client.ErrNodeExists) {
-				return fmt.Errorf("the create was answered with %v", err)
+				return fmt.Errorf("the create was answered otherwise: %w", err)
 			}
 			return nil
 		},

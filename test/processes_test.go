@@ -77,14 +77,13 @@ type processes struct {
 
 // process is one server. It may be stopped and started again.
 type process struct {
-	c          *processes
-	name       string
-	base       int
-	mu         sync.Mutex
-	cmd        *exec.Cmd
-	done       chan struct{}
-	extraEnv   []string
-	exitExpect bool
+	c        *processes
+	name     string
+	base     int
+	mu       sync.Mutex
+	cmd      *exec.Cmd
+	done     chan struct{}
+	extraEnv []string
 }
 
 // startProcesses runs n servers and waits until they are ready. extra is added

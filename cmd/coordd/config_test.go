@@ -44,9 +44,9 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 }
 
 func TestMistypedKeyIsAnErrorWithItsLine(t *testing.T) {
-	_, _, err := load(t, "raft:\n  heartbeat: 300ms\n  electon: 1s\n", nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), "electon") {
-		t.Fatalf("err = %v, want one that names line 3 and electon", err)
+	_, _, err := load(t, "raft:\n  heartbeat: 300ms\n  electin: 1s\n", nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), "electin") {
+		t.Fatalf("err = %v, want one that names line 3 and electin", err)
 	}
 }
 
@@ -102,8 +102,8 @@ func TestEverySettingCanBeWrittenAndReadAsText(t *testing.T) {
 
 func TestUnknownVariablesAreNamed(t *testing.T) {
 	c := defaultConfig()
-	got := unknownEnv(settingsOf(&c), []string{"COORDD_RAFT_ELECTON=1s", "COORDD_RAFT_ELECTION=1s", "PATH=/bin"})
-	if len(got) != 1 || got[0] != "COORDD_RAFT_ELECTON" {
+	got := unknownEnv(settingsOf(&c), []string{"COORDD_RAFT_ELECTIN=1s", "COORDD_RAFT_ELECTION=1s", "PATH=/bin"})
+	if len(got) != 1 || got[0] != "COORDD_RAFT_ELECTIN" {
 		t.Fatalf("unknown = %v", got)
 	}
 }

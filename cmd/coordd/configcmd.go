@@ -63,7 +63,7 @@ func (f *configFlags) load() (*Config, []*setting, error) {
 }
 
 // unknownEnv names variables that look like settings and are none, such as a
-// mistyped COORDD_RAFT_ELECTON.
+// mistyped COORDD_RAFT_ELECTIN.
 func unknownEnv(all []*setting, environ []string) (unknown []string) {
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
@@ -76,8 +76,10 @@ func unknownEnv(all []*setting, environ []string) (unknown []string) {
 }
 
 func newConfigCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Check or show the configuration", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{
+		Use: "config", Short: "Check or show the configuration", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	cmd.AddCommand(newConfigCheckCmd(), newConfigShowCmd())
 	return cmd
 }
