@@ -299,3 +299,36 @@ func TestRestartOfAllServersKeepsTheState(t *testing.T) {
 		}
 	})
 }
+
+// A leader that is frozen takes nothing from its connections, so what is sent to
+// it waits. That must end when somebody else leads.
+func TestFrozenLeaderDoesNotHoldUpWhatIsOffered(t *testing.T) {
+	inFakeTime(t, 3, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		old, f := w.leader(), w.followers()[0]
+		c := w.open(f, time.Minute)
+		for _, p := range w.peers {
+			if p.Name != old {
+				w.net.cut(old+":7421", p.Address)
+			}
+		}
+		start := time.Now()
+		var flying []mailbox
+		for i := range 24 { // far more than the connection takes
+			flying = append(flying, c.send(bigOp(fmt.Sprintf("/big%d", i), 1<<20)))
+		}
+		for _, in := range flying {
+			checkDone(t, in)
+		}
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		for _, p := range w.peers {
+			if p.Name != old {
+				w.net.heal(old+":7421", p.Address)
+			}
+		}
+		w.converged()
+	})
+}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coord/cluster/peerpb"
 )
 
 // staysUnformed checks for a while that nobody forms a cluster, and that the
@@ -298,4 +300,32 @@ func TestMembersWithoutLeaderSaySo(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	})
+}
+
+func TestBootstrapNeedsEveryPeerEmptyAndOfOneMind(t *testing.T) {
+	cfg := validConfig().withDefaults()
+	for _, c := range []struct {
+		spoil func(*sighted)
+		want  string
+	}{
+		{func(*sighted) {}, ""},
+		{func(s *sighted) { s.err = errors.New("refused") }, "n2 (no answer at h2:1: refused)"},
+		{func(s *sighted) { s.reply.HasData = true }, "n2: it has data"},
+		{func(s *sighted) { s.reply.ClusterId = newClusterID() }, "n2: it has data"},
+		{func(s *sighted) { s.reply.Name = "n3" }, "n2: the server at h2:1 is called n3"},
+		{func(s *sighted) { s.reply.ClusterName = "other" }, "n2: its cluster is called other"},
+		{func(s *sighted) { s.reply.Peers = s.reply.Peers[:2] }, "n2: its list of peers is another one"},
+	} {
+		seen := make([]sighted, 2)
+		for i, p := range cfg.Peers[1:] {
+			seen[i] = sighted{peer: p, reply: &peerpb.DiscoverReply{
+				Name: p.Name, ClusterName: cfg.ClusterName, Peers: cfg.peerList(),
+			}}
+		}
+		c.spoil(&seen[0])
+		err := mayBootstrap(cfg, seen)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("mayBootstrap = %v, want something about %q", err, c.want)
+		}
+	}
 }

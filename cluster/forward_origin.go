@@ -47,8 +47,12 @@ func (n *Node) forwardLoop(ctx context.Context) {
 // offerTo offers everything that is pending to the leader of term, and what
 // comes from then on, until that leadership ends or cannot be reached.
 func (n *Node) offerTo(ctx context.Context, leader serverID, term uint64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	n.wg.Go(func() { // a send to a leader that is frozen waits until this ends it
+		n.awaitOther(ctx, leader, term)
+		cancel(errDeposed)
+	})
 	o, err := n.openOffering(ctx, leader, term)
 	if err != nil {
 		return err
@@ -61,10 +65,6 @@ func (n *Node) offerTo(ctx context.Context, leader serverID, term uint64) error 
 		}
 	}
 	for {
-		changed := n.changed.C()
-		if l, t, ok := n.leader(); !ok || l != leader || t != term {
-			return errDeposed
-		}
 		for cmds := n.fwd.take(); len(cmds) > 0; cmds = n.fwd.take() {
 			if f := n.cfg.faults.forward; f != nil {
 				cmds = f(cmds)
@@ -75,12 +75,23 @@ func (n *Node) offerTo(ctx context.Context, leader serverID, term uint64) error 
 		}
 		select {
 		case <-n.fwd.wake:
-		case <-changed:
 		case <-o.lost():
 			return fmt.Errorf("offering to %s: %w", leader, errReignOver)
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
+	}
+}
+
+// awaitOther returns when leader is not known to lead term any more, or ctx
+// ends.
+func (n *Node) awaitOther(ctx context.Context, leader serverID, term uint64) {
+	for ctx.Err() == nil {
+		changed := n.changed.C()
+		if l, t, ok := n.leader(); !ok || l != leader || t != term {
+			return
+		}
+		awaitChange(ctx, changed)
 	}
 }
 

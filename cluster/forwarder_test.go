@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
@@ -282,4 +286,40 @@ func TestRandomLossesAndRepeatsAreDoneOnceInOrder(t *testing.T) {
 			}
 		}
 	}
+}
+
+// F21: what a server offers must not enter the log out of order, so the newer of
+// two streams is read only when the older is not read any more.
+func TestNewerStreamIsReadOnlyWhenTheOlderHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in intake
+		old, cancelOld := context.WithCancel(t.Context())
+		endOld, err := in.begin(old, "n1~0000000000000001", cancelOld)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := make(chan time.Duration, 1)
+		start := time.Now()
+		go func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			end, err := in.begin(ctx, "n1~0000000000000001", cancel)
+			if err != nil {
+				t.Error(err)
+			}
+			begun <- time.Since(start)
+			end()
+		}()
+		synctest.Wait()
+		if !errors.Is(old.Err(), context.Canceled) {
+			t.Error("the older stream was not ended")
+		}
+		time.Sleep(time.Second) // its reader is still busy with its last message
+		endOld()
+		if waited := <-begun; waited < time.Second {
+			t.Errorf("the newer one was read after %v", waited)
+		}
+		if len(in.current) != 0 {
+			t.Errorf("%d streams are remembered", len(in.current))
+		}
+	})
 }
