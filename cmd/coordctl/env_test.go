@@ -103,6 +103,9 @@ func TestCompletion(t *testing.T) {
 	fresh(t, "/completion")
 	must(t, "create", "-p", "/completion/one/deep")
 	must(t, "create", "/completion/other")
+	for _, endpoint := range sharedCluster(t).Endpoints() { // a completion asks no leader
+		ctl(t, "", "-e", endpoint, "sync").want(t, exitOK, "~0x", "")
+	}
 	on(t, "", "__complete", "get", "/completion/o").want(t, exitOK, "~/completion/one\n/completion/other\n", "~")
 	on(t, "", "__complete", "ls", "/completion/one/").want(t, exitOK, "~/completion/one/deep\n", "~")
 	on(t, "", "__complete", "ls", "/completion/nope/").want(t, exitOK, "~:6\n", "~")
