@@ -46,6 +46,7 @@ func (s *sender) run(stop <-chan struct{}) error {
 		runtime.Gosched() // let those who are busy queueing queue some more
 		fired := s.c.s.hub.firedZxid()
 		s.now = s.c.s.clock.now()
+		stopped := s.c.isStopped() // before the look: whoever stops it has queued the last words by then
 		p := s.c.out.take(spare[:0])
 		if err := s.send(p.items, uint64(fired)); err != nil {
 			return err
@@ -58,7 +59,7 @@ func (s *sender) run(stop <-chan struct{}) error {
 		if p.goodbye != nil {
 			return s.goodbye(p.goodbye)
 		}
-		if len(p.items) == 0 && s.c.isStopped() {
+		if len(p.items) == 0 && stopped {
 			return nil
 		}
 		if cap(p.items) <= maxSlab {
