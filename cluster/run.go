@@ -123,6 +123,10 @@ func (n *Node) wind(ctx context.Context) {
 // halt ends Raft, the loops and the peer port.
 func (n *Node) halt(deadline time.Time, r *raft.Raft, parts *sync.WaitGroup, servers ...*grpc.Server) {
 	n.peers.close()
+	// Raft never answers for entries that its state machine goroutine has not
+	// come to when it is shut down, so those under way are waited for before,
+	// unless they hang in the disk.
+	_ = within(drainTimeout, parts.Wait)
 	stopped := r.Shutdown()
 	n.dialing.stop()
 	n.transport.Load().CloseStreams() // replicators may wait for answers that do not come
