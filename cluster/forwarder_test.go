@@ -318,6 +318,7 @@ func TestNewerStreamIsReadOnlyWhenTheOlderHasEnded(t *testing.T) {
 		if waited := <-begun; waited < time.Second {
 			t.Errorf("the newer one was read after %v", waited)
 		}
+		synctest.Wait()
 		if len(in.current) != 0 {
 			t.Errorf("%d streams are remembered", len(in.current))
 		}
