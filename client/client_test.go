@@ -235,6 +235,40 @@ func TestChrootIsSeenNowhere(t *testing.T) {
 	})
 }
 
+// TestPredecessorIsSeenByItsPath: through a chroot and below the root, too.
+func TestPredecessorIsSeenByItsPath(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		ctx := t.Context()
+		top := connect(t, c)
+		must[Created](t)(top.Create(ctx, "/app", nil))
+		must[Created](t)(top.Create(ctx, "/app/q", nil))
+		for cl, dirs := range map[*Client][]string{top: {"/", "/app/q/"}, connect(t, c, WithChroot("/app")): {"/", "/q/"}} {
+			for _, dir := range dirs {
+				first := must[Created](t)(cl.Create(ctx, dir+"z-", nil, WithSequential()))
+				second := must[Created](t)(cl.Create(ctx, dir+"a-", nil, WithSequential()))
+				at := must[Place](t)(cl.Predecessor(ctx, second.Path))
+				if at.Before != first.Path || at.Ahead < 1 || at.Stat != second.Stat || at.Zxid < second.Stat.Czxid {
+					t.Fatalf("%s: %+v, want %s before it", second.Path, at, first.Path)
+				}
+			}
+			if _, err := cl.Predecessor(ctx, "/"); !errors.Is(err, ErrBadArguments) {
+				t.Fatalf("the root: %v", err)
+			}
+			if _, err := cl.Predecessor(ctx, dirs[1]+"x-0000000099"); !errors.Is(err, ErrNoNode) {
+				t.Fatalf("a node that is not there: %v", err)
+			}
+			if _, err := cl.Predecessor(ctx, "q"); !errors.Is(err, ErrBadPath) {
+				t.Fatalf("a bad path: %v", err)
+			}
+		}
+		must[Created](t)(top.Create(ctx, "/one", nil))
+		only := must[Created](t)(top.Create(ctx, "/one/n-", nil, WithSequential()))
+		if at := must[Place](t)(top.Predecessor(ctx, only.Path)); at.Before != "" || at.Ahead != 0 {
+			t.Fatalf("the only one: %+v", at)
+		}
+	})
+}
+
 func TestReadModes(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
 		ctx := t.Context()

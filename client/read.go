@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/coordd/coord/api/coordpb"
@@ -76,6 +77,47 @@ func (c *Client) Children(ctx context.Context, path string, opts ...ReadOption) 
 		}
 		after = part[len(part)-1]
 	}
+}
+
+// Place is where a node stands in the queue of its siblings.
+type Place struct {
+	Before string // path of who stands right before it, "" for the first
+	Ahead  int    // how many stand before it
+	Stat   Stat   // the node's own
+	Zxid   Zxid   // as in [Node]
+}
+
+// Predecessor reads the place of a node in the queue of its siblings: of those
+// children of its parent whose names end in a number of ten digits or more, as
+// sequential nodes' do, in the order of the numbers, and of the names where
+// numbers are equal. It is one small answer however long the queue is.
+func (c *Client) Predecessor(ctx context.Context, path string, opts ...ReadOption) (Place, error) {
+	const name = "predecessor"
+	r, err := c.newRead(name, path, opts)
+	if err != nil {
+		return Place{}, err
+	}
+	dir, child := split(r.read.Path)
+	if path == "/" {
+		return Place{}, &Error{Op: name, Path: path, Err: ErrBadArguments, Detail: "the root has no siblings", Index: -1}
+	}
+	r.read.Kind, r.read.Path, r.read.After = coordpb.Read_KIND_PREDECESSOR, dir, child
+	reply, err := c.session.do(ctx, name, path, &r.call)
+	if err != nil {
+		return Place{}, err
+	}
+	at := Place{Ahead: int(reply.GetRead().GetCount()), Stat: statFromProto(reply.GetRead().GetStat()), Zxid: Zxid(reply.GetZxid())}
+	if names := reply.GetRead().GetNames(); len(names) > 0 {
+		parent, _ := split(path)
+		at.Before = strings.TrimSuffix(parent, "/") + "/" + names[0]
+	}
+	return at, nil
+}
+
+// split cuts a path into that of the parent and the last name.
+func split(path string) (dir, name string) {
+	i := strings.LastIndexByte(path, '/')
+	return path[:max(i, 1)], path[i+1:]
 }
 
 // ACL reads a node's ACL and Stat. Passwords are masked for callers without the

@@ -68,6 +68,8 @@ func (s *Server) execute(q *reading, v *fsm.View) (*readResult, error) {
 	case coordpb.Read_KIND_COUNT:
 		n, err := t.CountDescendants(r.GetPath(), q.caller)
 		return &readResult{count: int64(n)}, err
+	case coordpb.Read_KIND_PREDECESSOR:
+		return predecessor(r, q.caller, t)
 	case coordpb.Read_KIND_SYNC, coordpb.Read_KIND_UNSPECIFIED:
 	}
 	return &readResult{}, nil
@@ -109,6 +111,19 @@ func (s *Server) ephemerals(q *reading, v *fsm.View) (*readResult, error) {
 	more := len(names) > limit
 	names, cut, size := cutNames(names[:min(len(names), limit)], s.replyBytes())
 	return &readResult{names: names, more: more || cut, size: size}, nil
+}
+
+// predecessor finds the place of a child in the queue of a node's children.
+func predecessor(r *coordpb.Read, c *znode.Caller, t *znode.Tree) (*readResult, error) {
+	before, ahead, st, err := t.Predecessor(r.GetPath(), r.GetAfter(), c)
+	if err != nil {
+		return nil, err
+	}
+	res := &readResult{count: int64(ahead), stat: st, hasStat: true}
+	if ahead > 0 {
+		res.names, res.size = []string{before}, len(before)
+	}
+	return res, nil
 }
 
 // cutNames shortens a list to what fits, but not to nothing.

@@ -25,6 +25,7 @@ const (
 	opSync
 	opEphemerals
 	opCount
+	opPredecessor
 	opWatch
 	opUnwatch
 	opNames // how many there are
@@ -35,7 +36,7 @@ var opTexts = [opNames]string{
 	opCheck: "check", opMulti: "multi", opSkip: "skip", opClose: "close", opOpen: "open",
 	opAttach: "attach", opGet: "get", opExists: "exists", opChildren: "children",
 	opGetACL: "get_acl", opWalk: "walk", opSync: "sync", opEphemerals: "ephemerals",
-	opCount: "count", opWatch: "watch", opUnwatch: "unwatch",
+	opCount: "count", opPredecessor: "predecessor", opWatch: "watch", opUnwatch: "unwatch",
 }
 
 // String is the label in metrics.

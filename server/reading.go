@@ -147,6 +147,8 @@ func opNameOfRead(k coordpb.Read_Kind) opName {
 		return opEphemerals
 	case coordpb.Read_KIND_COUNT:
 		return opCount
+	case coordpb.Read_KIND_PREDECESSOR:
+		return opPredecessor
 	case coordpb.Read_KIND_UNSPECIFIED:
 	}
 	return opNone

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -291,6 +292,39 @@ func TestListingsComeInPages(t *testing.T) {
 	if acl := c.read(&coordpb.Read{Kind: coordpb.Read_KIND_ACL, Path: "/d"}).GetRead().GetAcl(); len(acl) != 1 || acl[0].GetScheme() != "world" {
 		t.Errorf("acl %v", acl)
 	}
+}
+
+// TestPlaceInAQueueIsOneSmallAnswer: the waiters of a lock ask who is before them.
+func TestPlaceInAQueueIsOneSmallAnswer(t *testing.T) {
+	r := start(t, oneServer(t))
+	c := r.open()
+	c.must(create("/q", ""))
+	var names []string
+	for _, prefix := range []string{"z-", "a-", "_c_-"} {
+		op := create("/q/"+prefix, "")
+		op.Sequential = true
+		names = append(names, strings.TrimPrefix(c.must(op).GetResults()[0].GetPath(), "/q/"))
+	}
+	c.must(create("/q/readme", ""))
+	c.must(create("/q/b-0000000001", "")) // the same number as that of a-
+	names = []string{names[0], names[1], "b-0000000001", names[2]}
+	place := func(name string) *coordpb.Reply {
+		return c.read(&coordpb.Read{Kind: coordpb.Read_KIND_PREDECESSOR, Path: "/q", After: name, Mode: coordpb.ReadMode_READ_MODE_SESSION})
+	}
+	for i, name := range names {
+		got := place(name).GetRead()
+		own := c.read(&coordpb.Read{Kind: coordpb.Read_KIND_EXISTS, Path: "/q/" + name}).GetRead().GetStat()
+		if got.GetCount() != int64(i) || got.GetStat().GetCzxid() != own.GetCzxid() || own.GetCzxid() == 0 {
+			t.Errorf("%s: %v, want %d ahead", name, got, i)
+		}
+		want := names[:i][max(0, i-1):]
+		if !slices.Equal(got.GetNames(), want) {
+			t.Errorf("before %s: %v, want %v", name, got.GetNames(), want)
+		}
+	}
+	wantCode(t, place("readme").GetError(), coordpb.Code_CODE_BAD_ARGUMENTS)
+	wantCode(t, place("").GetError(), coordpb.Code_CODE_BAD_ARGUMENTS)
+	wantCode(t, place("x-0000000009").GetError(), coordpb.Code_CODE_NO_NODE)
 }
 
 // TestListingStaysBelowTheFrame: whatever limit the client names, a page never

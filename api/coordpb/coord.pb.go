@@ -539,6 +539,12 @@ const (
 	Read_KIND_SYNC        Read_Kind = 6 // nothing but the zxid
 	Read_KIND_EPHEMERALS  Read_Kind = 7
 	Read_KIND_COUNT       Read_Kind = 8 // descendants
+	// KIND_PREDECESSOR asks for the place of a child in the queue of path's
+	// children: those whose names end in a number of ten digits or more, by that
+	// number and then by name. after is the child. The answer has names (who is
+	// right before it; none: it is the first), count (how many are before it)
+	// and stat (its own).
+	Read_KIND_PREDECESSOR Read_Kind = 9
 )
 
 // Enum value maps for Read_Kind.
@@ -553,6 +559,7 @@ var (
 		6: "KIND_SYNC",
 		7: "KIND_EPHEMERALS",
 		8: "KIND_COUNT",
+		9: "KIND_PREDECESSOR",
 	}
 	Read_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
@@ -564,6 +571,7 @@ var (
 		"KIND_SYNC":        6,
 		"KIND_EPHEMERALS":  7,
 		"KIND_COUNT":       8,
+		"KIND_PREDECESSOR": 9,
 	}
 )
 
@@ -1821,7 +1829,7 @@ type Read struct {
 	AfterSeq      uint64                 `protobuf:"varint,4,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"` // wait until this write of the session is applied here
 	MinZxid       uint64                 `protobuf:"varint,5,opt,name=min_zxid,json=minZxid,proto3" json:"min_zxid,omitempty"`    // wait until this server has applied it
 	WatchId       uint64                 `protobuf:"varint,6,opt,name=watch_id,json=watchId,proto3" json:"watch_id,omitempty"`    // not 0: set a one-shot watch (data or exists for get and exists, children for children)
-	After         string                 `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`                        // children, walk: continue behind this name or path
+	After         string                 `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`                        // children, walk: continue behind this name or path; predecessor: the child
 	Limit         int32                  `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`                       // children, walk: at most this many, 0 = the server's limit
 	WithData      bool                   `protobuf:"varint,9,opt,name=with_data,json=withData,proto3" json:"with_data,omitempty"` // walk
 	unknownFields protoimpl.UnknownFields
@@ -1925,11 +1933,11 @@ type ReadResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3,oneof" json:"data,omitempty"`
 	Stat          *Stat                  `protobuf:"bytes,2,opt,name=stat,proto3" json:"stat,omitempty"`
-	Names         []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"` // children, ephemerals
+	Names         []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"` // children, ephemerals, predecessor
 	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`  // children, walk: there is a next page
 	Acl           []*ACL                 `protobuf:"bytes,5,rep,name=acl,proto3" json:"acl,omitempty"`
-	Nodes         []*Node                `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"` // walk
-	Count         int64                  `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	Nodes         []*Node                `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`  // walk
+	Count         int64                  `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"` // count, predecessor
 	Stale         bool                   `protobuf:"varint,8,opt,name=stale,proto3" json:"stale,omitempty"`
 	AgeMs         int64                  `protobuf:"varint,9,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"` // stale: time since this server knew to be current
 	unknownFields protoimpl.UnknownFields
@@ -3191,7 +3199,7 @@ const file_coord_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.coord.v1.Op.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\"\n" +
 	"\x04stat\x18\x03 \x01(\v2\x0e.coord.v1.StatR\x04stat\x12%\n" +
-	"\x05error\x18\x04 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"\xa9\x03\n" +
+	"\x05error\x18\x04 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"\xbf\x03\n" +
 	"\x04Read\x12'\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x13.coord.v1.Read.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12&\n" +
@@ -3201,7 +3209,7 @@ const file_coord_proto_rawDesc = "" +
 	"\bwatch_id\x18\x06 \x01(\x04R\awatchId\x12\x14\n" +
 	"\x05after\x18\a \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\b \x01(\x05R\x05limit\x12\x1b\n" +
-	"\twith_data\x18\t \x01(\bR\bwithData\"\x9f\x01\n" +
+	"\twith_data\x18\t \x01(\bR\bwithData\"\xb5\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bKIND_GET\x10\x01\x12\x0f\n" +
@@ -3212,7 +3220,8 @@ const file_coord_proto_rawDesc = "" +
 	"\tKIND_SYNC\x10\x06\x12\x13\n" +
 	"\x0fKIND_EPHEMERALS\x10\a\x12\x0e\n" +
 	"\n" +
-	"KIND_COUNT\x10\b\"\x86\x02\n" +
+	"KIND_COUNT\x10\b\x12\x14\n" +
+	"\x10KIND_PREDECESSOR\x10\t\"\x86\x02\n" +
 	"\n" +
 	"ReadResult\x12\x17\n" +
 	"\x04data\x18\x01 \x01(\fH\x00R\x04data\x88\x01\x01\x12\"\n" +

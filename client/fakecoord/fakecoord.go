@@ -67,7 +67,7 @@ type Cluster struct {
 
 // Counts says what the cluster was asked to do.
 type Counts struct {
-	Opens, Attaches, Beats, BeatMessages, BeatStreams, Reads, Writes, Repeats, Skips, Messages, Events, Watches, Unwatches int
+	Opens, Attaches, Beats, BeatMessages, BeatStreams, Reads, Lists, Writes, Repeats, Skips, Messages, Events, Watches, Unwatches int
 }
 
 // New starts a cluster of n servers that ends with the test.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/znode"
 )
 
 type node struct {
@@ -309,6 +310,7 @@ func (c *Cluster) read(r *coordpb.Read) (*coordpb.ReadResult, *coordpb.Error) {
 	case coordpb.Read_KIND_GET:
 		out.Data = n.data
 	case coordpb.Read_KIND_CHILDREN:
+		c.counts.Lists++
 		for name := range n.children {
 			if name > r.After {
 				out.Names = append(out.Names, name)
@@ -320,8 +322,35 @@ func (c *Cluster) read(r *coordpb.Read) (*coordpb.ReadResult, *coordpb.Error) {
 		}
 	case coordpb.Read_KIND_WALK:
 		c.walk(r, out)
+	case coordpb.Read_KIND_PREDECESSOR:
+		return c.predecessor(r, n)
 	default: // the rest is answered by the Stat alone
 	}
+	return out, nil
+}
+
+func (c *Cluster) predecessor(r *coordpb.Read, dir *node) (*coordpb.ReadResult, *coordpb.Error) {
+	own, ok := znode.SequenceOf(r.After)
+	if !ok {
+		return nil, code(coordpb.Code_CODE_BAD_ARGUMENTS, r.Path)
+	}
+	if !dir.children[r.After] {
+		return nil, code(coordpb.Code_CODE_NO_NODE, r.Path)
+	}
+	var before []string
+	for name := range dir.children {
+		if n, ok := znode.SequenceOf(name); ok && (n < own || n == own && name < r.After) {
+			before = append(before, name)
+		}
+	}
+	sort.Slice(before, func(i, j int) bool {
+		a, _ := znode.SequenceOf(before[i])
+		b, _ := znode.SequenceOf(before[j])
+		return a > b || a == b && before[i] > before[j]
+	})
+	child := c.nodes[strings.TrimSuffix(r.Path, "/")+"/"+r.After]
+	out := &coordpb.ReadResult{Count: int64(len(before)), Stat: proto.Clone(&child.stat).(*coordpb.Stat)}
+	out.Names = before[:min(1, len(before))]
 	return out, nil
 }
 

@@ -141,6 +141,69 @@ func TestEachReleaseWakesOneWaiter(t *testing.T) {
 	})
 }
 
+// TestWaitingCostsTheSameInAnyQueue: neither joining nor a handover lists the
+// folder.
+func TestWaitingCostsTheSameInAnyQueue(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		h := acquire(t, New(connect(t, c), "/l"))
+		next := make(chan *Handle)
+		for range 5 {
+			cl := connect(t, c)
+			before := c.Counts()
+			go func() {
+				if h, err := New(cl, "/l").Acquire(t.Context()); err == nil {
+					next <- h
+				}
+			}()
+			synctest.Wait()
+			if n := c.Counts(); n.Reads-before.Reads != 1 || n.Writes-before.Writes != 1 || n.Watches-before.Watches != 2 {
+				t.Fatalf("joining took %+v, before %+v", n, before)
+			}
+		}
+		for range 5 {
+			release(t, h)
+			h = <-next
+		}
+		release(t, h)
+		if n := c.Counts().Lists; n != 0 {
+			t.Fatalf("the folder was listed %d times", n)
+		}
+	})
+}
+
+// TestSameNumberIsNoSecondFirst: an entry of another client with the number of
+// ours is before it or behind it, by its name, and never beside it.
+func TestSameNumberIsNoSecondFirst(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		ctx := t.Context()
+		cl, other := connect(t, c), connect(t, c)
+		if _, err := other.Create(ctx, "/l", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"/l/A-0000000002", "/l/z-0000000002"} { // ours begin with _
+			if _, err := other.Create(ctx, name, nil, client.WithEphemeral()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := make(chan *Handle, 1)
+		go func() {
+			if h, err := New(cl, "/l").Acquire(ctx); err == nil {
+				got <- h
+			}
+		}()
+		time.Sleep(time.Minute)
+		if len(got) != 0 {
+			t.Fatal("two are first")
+		}
+		c.Delete("/l/A-0000000002")
+		h := <-got
+		if name := h.Node(); name[len(name)-10:] != "0000000002" {
+			t.Fatalf("the entry is %s", name)
+		}
+		release(t, h)
+	})
+}
+
 // TestLeavingFromTheMiddle: waiters go away by context, by session loss and by
 // an administrator; the others keep their order and nobody enters early.
 func TestLeavingFromTheMiddle(t *testing.T) {

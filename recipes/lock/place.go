@@ -1,9 +1,11 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,52 +155,56 @@ func (p *spot) leave(ctx context.Context, err error) error {
 	return p.m.joinError(ctx, err)
 }
 
-// first reads the queue and returns nil entries if the place is the first.
+// first returns nil entries if the place is the first, else those of all others.
 func (p *spot) first(ctx context.Context) ([]entry, error) {
-	before, names, err := p.look(ctx)
-	if err != nil || before == "" {
-		return nil, err
-	}
-	var q []entry
-	for _, e := range queueOf(names) {
-		if e.name != p.name {
-			q = append(q, e)
+	for {
+		at, err := p.look(ctx)
+		if err != nil || at.Before == "" {
+			return nil, err
 		}
+		names, err := p.m.c.Children(ctx, p.m.path, client.Mode(client.ReadSession))
+		if err != nil && !errors.Is(err, client.ErrNoNode) {
+			return nil, err
+		}
+		q := queueOf(names)
+		own := slices.IndexFunc(q, func(e entry) bool { return e.name == p.name })
+		if own > 0 {
+			return slices.Delete(q, own, own+1), nil
+		}
+		// Meanwhile all that were before it have left, or it has.
 	}
-	return q, nil
 }
 
-// look lists the lock's folder. The list is read in session order: it is not
-// older than our own entry, and whoever stands before us was there before it; so
-// who is not in it has left.
-func (p *spot) look(ctx context.Context) (before string, names []string, err error) {
-	names, err = p.m.c.Children(ctx, p.m.path, client.Mode(client.ReadSession))
+// look finds the place in the queue. It is read in session order: what is read
+// is not older than our own entry, and whoever stands before us was there before
+// it; so who is not there has left.
+func (p *spot) look(ctx context.Context) (client.Place, error) {
+	at, err := p.m.c.Predecessor(ctx, p.node(), client.Mode(client.ReadSession))
 	if err != nil && !errors.Is(err, client.ErrNoNode) {
-		return "", nil, err
+		return client.Place{}, err
 	}
-	before, _, found := place(names, p.name)
-	if !found {
+	if err != nil || at.Stat.Czxid != p.stat.Czxid {
 		p.handle.awaitReason()
-		return "", nil, p.handle.lostError()
+		return client.Place{}, cmp.Or(p.handle.lostError(), ErrReleased)
 	}
-	return before, names, nil
+	return at, nil
 }
 
 // wait returns when the place is the first and the lock is held. It watches the
-// entry right before and lists again when that has gone: it may have left from
+// entry right before and looks again when that has gone: it may have left from
 // the middle of the queue.
 func (p *spot) wait(ctx context.Context) error {
 	waiting, cancel := p.handle.within(ctx)
 	defer cancel()
 	for {
-		before, _, err := p.look(waiting)
+		at, err := p.look(waiting)
 		if err != nil {
 			return err
 		}
-		if before == "" {
+		if at.Before == "" {
 			return p.grant(ctx)
 		}
-		if err := p.untilGone(waiting, p.m.path+"/"+before); err != nil {
+		if err := p.untilGone(waiting, at.Before); err != nil {
 			return err
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/coordd/coord/znode"
 )
 
 // entry is one child of a lock that stands in its queue.
@@ -27,23 +28,15 @@ const (
 	PatternOther   Pattern = "other"   // anything else with a number
 )
 
-// numberDigits is the least length of a sequential node's number.
-const numberDigits = 10
-
 // parseEntry reads the name of a child. Every child that ends in a number stands
 // in the queue, whoever made it: counting one too many makes us wait, one too
 // few would let two in.
 func parseEntry(name string) (entry, bool) {
-	head := strings.TrimRight(name, "0123456789")
-	digits := name[len(head):]
-	if len(digits) < numberDigits {
+	n, ok := znode.SequenceOf(name)
+	if !ok {
 		return entry{}, false
 	}
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil {
-		return entry{}, false
-	}
-	return entry{name: name, number: n, pattern: patternOf(head)}, true
+	return entry{name: name, number: n, pattern: patternOf(strings.TrimRight(name, "0123456789"))}, true
 }
 
 func patternOf(head string) Pattern {
@@ -60,8 +53,8 @@ func patternOf(head string) Pattern {
 }
 
 // queueOf picks the entries out of a lock's children and puts them in the order
-// of their numbers. Names do not sort by number: they begin with random parts,
-// and numbers past ten digits are longer.
+// of [client.Client.Predecessor]. Names do not sort by number: they begin with
+// random parts, and numbers past ten digits are longer.
 func queueOf(names []string) []entry {
 	var q []entry
 	for _, name := range names {
@@ -73,25 +66,6 @@ func queueOf(names []string) []entry {
 		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
 	})
 	return q
-}
-
-// place finds name in the children of a lock and who stands right before it,
-// without sorting: with many waiters that is most of the work of a handover.
-func place(names []string, name string) (before string, ahead int, found bool) {
-	own, _ := parseEntry(name)
-	var nearest entry
-	for _, n := range names {
-		if n == name {
-			found = true
-			continue
-		}
-		if e, ok := parseEntry(n); ok && e.number < own.number {
-			if ahead++; before == "" || e.number > nearest.number {
-				before, nearest = n, e
-			}
-		}
-	}
-	return before, ahead, found
 }
 
 // newPrefix is the name of a new entry, up to its number. The random part tells
