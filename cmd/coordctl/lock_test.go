@@ -93,10 +93,16 @@ func TestLockStreamsAndEnvironment(t *testing.T) {
 		!strings.HasPrefix(fields[3], "0x") || fields[4] != sharedCluster(t).Target() {
 		t.Errorf("environment %q", fields)
 	}
-	for _, parent := range []string{"/lenv", "/lenv/deep", "/lenv/deep/lock"} { // as containers
+}
+
+// Missing parents are made as containers, so that they go away again.
+func TestLockMakesContainers(t *testing.T) {
+	t.Parallel()
+	fresh(t, "/lparents")
+	holding(t, sharedCluster(t), "/lparents/deep/lock")
+	for _, parent := range []string{"/lparents", "/lparents/deep", "/lparents/deep/lock"} {
 		on(t, "", "stat", parent).want(t, exitOK, "~container", "")
 	}
-	on(t, "", "ls", "/lenv/deep/lock").want(t, exitOK, "", "")
 }
 
 // holding starts a holder and waits until it has the lock.
