@@ -173,6 +173,8 @@ func TestWaitersShareTheNextRound(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if len(asked) != 2 {
 			t.Errorf("%d rounds for 101 questions, want 2", len(asked))
 		}
