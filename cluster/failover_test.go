@@ -202,9 +202,7 @@ func TestTransferMovesLeadershipWhereItIsTold(t *testing.T) {
 			if err != nil || leader != p.Name {
 				t.Fatalf("transfer to %s: %q, %v", p.Name, leader, err)
 			}
-			if got := w.awaitLeader(); got != p.Name {
-				t.Errorf("%s leads, not %s", got, p.Name)
-			}
+			w.eventually(time.Second, p.Name+" leads", func() bool { return w.leader() == p.Name })
 		}
 		if _, err := w.node("n2").Transfer(w.t.Context(), "n9"); err == nil {
 			t.Error("leadership was handed to a server that is not there")
