@@ -28,9 +28,7 @@ func TestKillAroundASnapshotLosesNothing(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 1, smallLog)
 	p := c.nodes[0]
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 3))
+	r := rand.New(rand.NewPCG(newSeed(t), 3))
 	w := startCounters(t, c.endpoints(), 4)
 	bulk := dial(t, c.endpoints())
 	for range 6 {
@@ -132,9 +130,7 @@ func TestSnapshotsWhileOneIsInstalledDoNoHarm(t *testing.T) {
 func TestFollowerThatJustCaughtUpPassesEverythingOn(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 3, smallLog)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 4))
+	r := rand.New(rand.NewPCG(newSeed(t), 4))
 	w := startCounters(t, c.endpoints(), 6)
 	for range 3 {
 		lead := c.leader()

@@ -138,9 +138,7 @@ func TestFollowerThatDiesWhileSessionsEndKeepsNoOrphan(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 3, "")
 	ctx := testContext(t, 2*time.Minute)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := rand.New(rand.NewPCG(newSeed(t), 1))
 	owner := dial(t, c.endpoints())
 	if _, err := owner.Create(ctx, "/dir", nil); err != nil {
 		t.Fatal(err)
