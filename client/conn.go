@@ -61,8 +61,8 @@ func (cn *conn) close() {
 	if cn.member != nil {
 		cn.s.core.pulses.leave(cn.member)
 	}
-	cn.link.close()
 	cn.wg.Wait()
+	cn.s.core.streams.release(cn.link)
 }
 
 func (cn *conn) lost() bool {

@@ -52,8 +52,11 @@ func (s *Session) maintain(ctx context.Context) {
 // drop gives up a connection that is lost or was replaced.
 func (s *Session) drop(cn *conn) {
 	if cn.lost() {
-		if gone(cn.bye.GetCode()) {
+		switch {
+		case gone(cn.bye.GetCode()):
 			s.refused(cn.bye, 0)
+		case cn.bye == nil:
+			s.core.streams.retire(cn.link) // it broke, and may not know it yet
 		}
 		s.suspend(cn)
 	}
@@ -272,16 +275,20 @@ func (s *Session) startOver() {
 // try makes one attempt at one endpoint.
 func (f *finder) try(ctx context.Context, endpoint string) (*conn, error) {
 	s := f.s
-	l, err := s.core.newLink(endpoint)
+	l, err := s.core.streams.take(endpoint)
 	if err != nil {
 		return nil, err
 	}
 	cn, err := f.dial(ctx, l)
-	if err != nil {
-		l.close()
-		return nil, err
+	if err == nil {
+		return cn, nil
 	}
-	return cn, nil
+	var r *refusal
+	if !errors.As(err, &r) { // who refuses is at least there
+		s.core.streams.retire(l)
+	}
+	s.core.streams.release(l)
+	return nil, err
 }
 
 func (f *finder) dial(ctx context.Context, l *link) (*conn, error) {

@@ -15,7 +15,8 @@ type core struct {
 	opts      *options
 	endpoints []string
 	tls       *tlsfiles.Source // nil without WithTLSFiles
-	links     *links
+	links     *links           // of calls outside of streams
+	streams   *linkPool
 	pulses    *pulses
 
 	// seen is the highest zxid that any answer to this client has shown. No
@@ -38,7 +39,7 @@ func newCore(endpoints []string, o *options) (*core, error) {
 		}
 		c.tls = src
 	}
-	c.links, c.pulses = newLinks(c), newPulses(c)
+	c.links, c.streams, c.pulses = newLinks(c), newLinkPool(c), newPulses(c)
 	return c, nil
 }
 

@@ -37,6 +37,7 @@ const (
 type link struct {
 	endpoint string
 	cc       *grpc.ClientConn
+	users    int // streams of sessions on it; guarded by linkPool.mu
 
 	// mu guards err, the newest reason why dialing or the handshake failed:
 	// gRPC tells it only as text.

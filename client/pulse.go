@@ -147,6 +147,7 @@ func (p *pulse) missed(m *member) {
 	if p.cut != nil && time.Since(p.heard) >= m.patience() {
 		p.cut(errNoAnswer)
 	}
+	p.core.streams.retire(m.cn.link) // the server's other connections may be dead, too
 	signal(m.cn.move)
 }
 

@@ -11,16 +11,11 @@
 package fakecoord
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/coordd/coord/api/coordpb"
 )
@@ -53,6 +48,7 @@ type Cluster struct {
 	streams  map[*stream]struct{}
 
 	beatStreams map[*beatStream]struct{}
+	wires       map[*wire]struct{}
 	requests    map[string]*coordpb.WriteReply
 	onReply     func(server string, r *coordpb.Reply) Action
 	onWrite     func(w *coordpb.Write)
@@ -77,7 +73,7 @@ func New(t testing.TB, n int) *Cluster {
 		t: t, zxid: 1 << 32, nodes: map[string]*node{"/": {children: map[string]bool{}}},
 		sessions: map[uint64]*session{}, nonces: map[string]uint64{}, streams: map[*stream]struct{}{},
 		requests: map[string]*coordpb.WriteReply{}, Timeout: 10 * time.Second, PageSize: 1000,
-		beatStreams: map[*beatStream]struct{}{},
+		beatStreams: map[*beatStream]struct{}{}, wires: map[*wire]struct{}{},
 	}
 	c.thawed = sync.NewCond(&c.mu)
 	for i := range n {
@@ -101,22 +97,6 @@ func (c *Cluster) Target() string {
 		names = append(names, s.name+":7420")
 	}
 	return strings.Join(names, ",")
-}
-
-// DialOption makes connections reach the servers in memory.
-func (c *Cluster) DialOption() grpc.DialOption {
-	return grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-		host, _, _ := strings.Cut(addr, ":")
-		s := c.Server(host)
-		if s == nil {
-			return nil, fmt.Errorf("dial %s: no such host", addr)
-		}
-		lis := s.listener()
-		if lis == nil {
-			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-		}
-		return lis.DialContext(ctx)
-	})
 }
 
 // Server returns the server with this name, nil if there is none.
