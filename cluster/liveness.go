@@ -58,9 +58,13 @@ func (l *liveness) applied(r *fsm.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case r.Session != nil:
+	case r.Session != nil && r.Status == fsm.StatusDone:
 		l.expiry.Track(r.Session.ID, r.Session.Timeout, l.nowLocked())
 		l.expiry.SetSuspect(r.Session.ID, false)
+	case r.Session != nil:
+		// A late copy tells of then: the session may have ended since, or have
+		// another timeout, and a mark of suspicion may still be in the table.
+		l.expiry.Heard(r.Session.ID, l.nowLocked())
 	case r.Line.Session != 0 && r.Status != fsm.StatusGone && r.Status != fsm.StatusAgain:
 		l.expiry.Heard(r.Line.Session, l.nowLocked())
 	}
@@ -108,13 +112,20 @@ func (l *liveness) look() {
 	// silence again.
 	seen := l.lookUp(append(due, silent...))
 	for _, id := range due {
-		if s, ok := seen[id]; ok && l.stillSilent(id, s.timeout+s.timeout/100, l.expiry.Proposed) {
-			l.propose(fsm.CmdExpire, s, func() { l.expiry.Unpropose(id) })
+		if s, ok := seen[id]; ok {
+			l.ifStillSilent(id, s.timeout+s.timeout/100, func() {
+				l.expiry.Proposed(id)
+				l.proposeLocked(fsm.CmdExpire, s, func() { l.expiry.Unpropose(id) })
+			})
 		}
 	}
 	for _, id := range silent {
-		if s, ok := seen[id]; ok && l.stillSilent(id, s.timeout/2, l.markLocked) {
-			l.propose(fsm.CmdSuspect, s, func() {})
+		if s, ok := seen[id]; ok {
+			l.ifStillSilent(id, s.timeout/2, func() {
+				l.expiry.SetSuspect(id, true)
+				l.marked[id]++
+				l.proposeLocked(fsm.CmdSuspect, s, func() {})
+			})
 		}
 	}
 }
@@ -140,27 +151,22 @@ func (l *liveness) lookUp(ids []session.ID) map[session.ID]sighting {
 	return seen
 }
 
-// stillSilent marks the session if it has been silent for at least so long.
-func (l *liveness) stillSilent(id session.ID, least time.Duration, mark func(session.ID)) bool {
+// ifStillSilent calls f under the lock if the session has been silent for at
+// least so long. f marks the session and proposes in one step: a report that
+// finds the mark proposes to take the suspicion back, and that must stand behind
+// the suspicion in the log.
+func (l *liveness) ifStillSilent(id session.ID, least time.Duration, f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	silent, ok := l.expiry.SilentFor(id, l.nowLocked())
-	if !ok || silent < least {
-		return false
+	if silent, ok := l.expiry.SilentFor(id, l.nowLocked()); ok && silent >= least {
+		f()
 	}
-	mark(id)
-	return true
 }
 
-func (l *liveness) markLocked(id session.ID) {
-	l.expiry.SetSuspect(id, true)
-	l.marked[id]++
-}
-
-// propose sends a command about s on its way. Once the entry was applied, undo
-// runs under the lock if the session lives on. If the outcome is unknown, this
-// leadership is over, and nothing of what it knows is used any more.
-func (l *liveness) propose(kind fsm.Kind, s sighting, undo func()) {
+// proposeLocked sends a command about s on its way. Once the entry was applied,
+// undo runs under the lock if the session lives on. If the outcome is unknown,
+// this leadership is over, and nothing of what it knows is used any more.
+func (l *liveness) proposeLocked(kind fsm.Kind, s sighting, undo func()) {
 	l.reign.batch.propose(&fsm.Command{Kind: kind, Expire: &fsm.Expire{
 		Session: s.id, Generation: s.generation, Touched: s.touched, Term: l.reign.term,
 	}}, func(err error) {
