@@ -53,7 +53,6 @@ func (r *reporter) run(ctx context.Context) {
 	ask := newLeaderDialogue(r.node, r.timeout, openReports)
 	defer ask.close()
 	for {
-		r.node.signs.advance()
 		r.reportOnce(ctx, ask)
 		select {
 		case <-ctx.Done():

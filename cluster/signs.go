@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -69,6 +70,22 @@ func (s *signs) time() time.Duration {
 	return shows.Advance(s.now()-c.at, s.tick)
 }
 
+// run moves the sign clock on until ctx ends. It is a goroutine of its own: one
+// that waits for the leader's answer would miss ticks, and signs of life would
+// grow old too slowly just when nobody counts them.
+func (s *signs) run(ctx context.Context) {
+	tick := time.NewTicker(s.tick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.advance()
+		}
+	}
+}
+
 // advance moves the sign clock on. One goroutine calls it, once in a tick.
 func (s *signs) advance() time.Duration {
 	c := *s.clock.Load()
@@ -83,10 +100,10 @@ func (s *signs) advance() time.Duration {
 // the leader has counted this sign or a later one, or with the reason why it
 // will not be.
 func (s *signs) heard(id session.ID, generation uint64, beat func(error)) {
-	at := s.time()
 	var told tidings
 	sh := s.shard(id)
 	sh.mu.Lock()
+	at := s.time() // under the lock: nothing that is reported later may be older
 	m := sh.fresh[id]
 	switch {
 	case m == nil || m.generation < generation:
