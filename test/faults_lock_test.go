@@ -76,6 +76,7 @@ func queueLength(ctx context.Context, t testing.TB, c *client.Client, path strin
 // curator#3, go-zookeeper#229: the contender's create was done and its answer
 // lost; the retry made a second entry and the first blocked everybody.
 func TestLostAnswerToAContenderMakesNoSecondEntry(t *testing.T) {
+	skipIfShort(t)
 	c := startLocal(t, 3, nil)
 	ctx := testContext(t, time.Minute)
 	px, addresses := proxies(t, c.Endpoints())
@@ -352,6 +353,7 @@ func TestHolderIsToldOfEveryLossWithItsReason(t *testing.T) {
 
 // consul#5205: the end of a session told nobody who waited for what it held.
 func TestEndOfTheHoldersSessionWakesTheNextAtOnce(t *testing.T) {
+	skipIfShort(t)
 	c := startLocal(t, 3, nil)
 	ctx := testContext(t, time.Minute)
 	holder, next, watcher := dial(t, c.Endpoints()), dial(t, c.Endpoints()), dial(t, c.Endpoints())

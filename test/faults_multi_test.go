@@ -20,6 +20,7 @@ import (
 // ZOOKEEPER-1124, ZOOKEEPER-1851: a new kind of write was not forwarded to the
 // leader, so it timed out at every other server.
 func TestEveryKindOfWriteWorksThroughEveryServer(t *testing.T) {
+	skipIfShort(t)
 	c := startLocal(t, 3, nil)
 	ctx := testContext(t, time.Minute)
 	var first string
@@ -121,6 +122,7 @@ func rawEmptyMulti(ctx context.Context, t *testing.T, endpoint string) error {
 // ClickHouse#69627: what an allowed part of a transaction had prepared stayed
 // when another part was denied.
 func TestDeniedTransactionLeavesNothingPrepared(t *testing.T) {
+	skipIfShort(t)
 	c := startLocal(t, 3, nil)
 	ctx := testContext(t, time.Minute)
 	cl := dial(t, c.Endpoints())

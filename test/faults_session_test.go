@@ -102,7 +102,7 @@ func TestTimeWithoutQuorumEndsNoSession(t *testing.T) {
 		p.signal(syscall.SIGCONT)
 	}
 	c.waitReady(20 * time.Second)
-	time.Sleep(3 * time.Second) // a leader that wanted to expire them would have
+	time.Sleep(2 * time.Second) // a leader that wanted to expire them would have
 	checkLive(ctx, t, living, "after a time without quorum")
 }
 
@@ -293,6 +293,7 @@ func TestCallWhoseTimeIsOverEndsAtOnce(t *testing.T) {
 // etcd PR#13932: a sign of life that came to another server than the one that
 // had opened the session, before that had applied it, was answered "expired".
 func TestSignOfLifeRightAfterOpenIsNeverAnsweredExpired(t *testing.T) {
+	skipIfShort(t)
 	c := startLocal(t, 3, nil)
 	ctx := testContext(t, time.Minute)
 	leader := localLeader(t, c)
@@ -388,7 +389,7 @@ func TestLargeAnswersDoNotHoldUpHeartbeats(t *testing.T) {
 	skipIfShort(t)
 	c := startLocal(t, 1, nil)
 	ctx := testContext(t, 2*time.Minute)
-	const names, pipeline, timeout = 50_000, 32, 3 * time.Second
+	const names, pipeline, timeout = 50_000, 32, 2 * time.Second
 	writer := dial(t, c.Endpoints())
 	fill(ctx, t, writer, "/huge", names)
 	cl := dial(t, c.Endpoints(), client.WithSessionTimeout(timeout), client.WithReads(client.ReadSession))

@@ -173,6 +173,7 @@ func TestTensOfThousandsOfWatchesComeBackAfterALostConnection(t *testing.T) {
 // apache/zookeeper#1950, #1106: what happened while a persistent watch had no
 // connection was never told.
 func TestChangesOfATimeWithoutConnectionAreAllTold(t *testing.T) {
+	skipIfShort(t)
 	c := startLocal(t, 3, nil)
 	ctx := testContext(t, time.Minute)
 	px, addresses := proxies(t, c.Endpoints())
@@ -270,6 +271,7 @@ func fillHistory(ctx context.Context, t *testing.T, c *client.Client, changes in
 // kazoo#151: a watch for one event was forgotten when the connection changed
 // within the session.
 func TestWatchForOneEventSurvivesAReconnect(t *testing.T) {
+	skipIfShort(t)
 	c := startLocal(t, 2, nil)
 	ctx := testContext(t, time.Minute)
 	px, addresses := proxies(t, c.Endpoints())

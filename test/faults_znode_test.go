@@ -132,6 +132,7 @@ func TestChildrenOfALeafAreAlwaysAnEmptyList(t *testing.T) {
 // ZOOKEEPER-1027, ZOOKEEPER-961, ZOOKEEPER-682: clients with a path prefix saw
 // whole paths here and there, or missed the events of their root.
 func TestClientWithAPrefixSeesNothingOfIt(t *testing.T) {
+	skipIfShort(t)
 	c := startLocal(t, 3, nil)
 	ctx := testContext(t, time.Minute)
 	top := dial(t, c.Endpoints())
@@ -208,6 +209,7 @@ func checkPrefixedReads(ctx context.Context, t *testing.T, cl *client.Client) {
 // ZOOKEEPER-3546, ZOOKEEPER-4915: containers that never had a child stayed for
 // ever.
 func TestUnusedContainerGoesAndAUsedOneStays(t *testing.T) {
+	skipIfShort(t)
 	var ahead atomic.Int64
 	c := startLocal(t, 1, func(cfg *server.Config) {
 		cfg.Cluster.Clock.Wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
