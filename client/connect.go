@@ -329,7 +329,7 @@ func (f *finder) greet(ctx context.Context, l *link) (*conn, *refusal, error) {
 	stream, err := coordpb.NewCoordClient(l.cc).Session(streamCtx)
 	if err != nil {
 		cancel()
-		return nil, nil, f.silent(waiting, patience, err)
+		return nil, nil, f.silent(l, waiting, patience, err)
 	}
 	hello, sent := s.hello()
 	if err = stream.Send(&coordpb.SessionRequest{Hello: hello}); err == nil || status.Code(err) == codes.Unknown {
@@ -339,15 +339,16 @@ func (f *finder) greet(ctx context.Context, l *link) (*conn, *refusal, error) {
 		}
 	}
 	cancel()
-	return nil, nil, f.silent(waiting, patience, err)
+	return nil, nil, f.silent(l, waiting, patience, err)
 }
 
 // silent names the reason why no Welcome came.
-func (f *finder) silent(waiting *time.Timer, patience time.Duration, err error) error {
+func (f *finder) silent(l *link, waiting *time.Timer, patience time.Duration, err error) error {
 	if waiting.Stop() {
 		return plain(err)
 	}
 	f.grow()
+	f.s.core.streams.silent(l.endpoint, time.Now().Add(-patience))
 	return fmt.Errorf("no answer within %s", patience)
 }
 

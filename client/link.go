@@ -36,6 +36,7 @@ const (
 // address: which server to talk to is the session's decision.
 type link struct {
 	endpoint string
+	made     time.Time
 	cc       *grpc.ClientConn
 	users    int // streams of sessions on it; guarded by linkPool.mu
 
@@ -47,7 +48,7 @@ type link struct {
 
 // newLink makes a connection that is dialed at its first use.
 func (c *core) newLink(endpoint string) (*link, error) {
-	l := &link{endpoint: endpoint}
+	l := &link{endpoint: endpoint, made: time.Now()}
 	dialer := new(net.Dialer)
 	opts := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(c.credentials(l)),

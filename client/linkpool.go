@@ -3,6 +3,7 @@ package client
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // maxStreams is how many sessions share one connection: as many streams as any
@@ -59,12 +60,25 @@ func (lp *linkPool) release(l *link) {
 	}
 }
 
-// retire keeps new streams off a connection: it failed, or its server was
-// silent, and a fresh one may do better. Who is on it stays.
+// retire keeps new streams off a connection that has failed: a fresh one may do
+// better. Who is on it stays.
 func (lp *linkPool) retire(l *link) {
 	lp.mu.Lock()
 	defer lp.mu.Unlock()
 	lp.retireLocked(l)
+}
+
+// silent keeps new streams off all connections to an endpoint that are older than
+// a silence which began at a certain time: what made one of them dead may have
+// done it to all.
+func (lp *linkPool) silent(endpoint string, began time.Time) {
+	lp.mu.Lock()
+	defer lp.mu.Unlock()
+	for _, l := range slices.Clone(lp.open[endpoint]) {
+		if l.made.Before(began) {
+			lp.retireLocked(l)
+		}
+	}
 }
 
 func (lp *linkPool) retireLocked(l *link) {

@@ -56,7 +56,7 @@ func TestManySessionsNeedFewConnections(t *testing.T) {
 func TestDeadConnectionsAreNotShared(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
 		cl := connect(t, c, WithSessionTimeout(6*time.Second))
-		sessions := append(more(t, cl, 20), cl.Session())
+		sessions := append(more(t, cl, 120), cl.Session()) // on two connections
 		for range 3 {
 			time.Sleep(10 * time.Second)
 			c.Kill("n1")

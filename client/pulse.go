@@ -144,10 +144,11 @@ func (p *pulse) missed(m *member) {
 		return
 	}
 	m.silence.Reset(beatInterval(m.cn.s.Timeout()))
-	if p.cut != nil && time.Since(p.heard) >= m.patience() {
+	began := time.Now().Add(-m.patience())
+	if p.cut != nil && !p.heard.After(began) {
 		p.cut(errNoAnswer)
 	}
-	p.core.streams.retire(m.cn.link) // the server's other connections may be dead, too
+	p.core.streams.silent(p.endpoint, began)
 	signal(m.cn.move)
 }
 

@@ -191,10 +191,14 @@ func TestLateRefusalIsNotForTheNextConnection(t *testing.T) {
 		s := cl.Session()
 		time.Sleep(5 * time.Second)
 		moved := &coordpb.Error{Code: coordpb.Code_CODE_SESSION_MOVED}
+		s.mu.Lock()
 		old := s.beats.number
+		s.mu.Unlock()
 		c.Server("n1").CutAll()
 		time.Sleep(50 * time.Millisecond)
+		s.mu.Lock()
 		m := s.conn.member
+		s.mu.Unlock()
 		if s.State() != Connected || m.first <= old {
 			t.Fatalf("%s, first heartbeat %d after %d", s.State(), m.first, old)
 		}

@@ -32,7 +32,7 @@ func (s *Session) supervise(ctx context.Context, f *finder, cn *conn) (lost bool
 			}
 			if silent >= f.patienceFor() {
 				s.note(cn.endpoint, time.Now(), errNoAnswer)
-				s.core.streams.retire(cn.link)
+				s.core.streams.silent(cn.endpoint, time.Now().Add(-silent))
 				f.grow()
 				return false
 			}
