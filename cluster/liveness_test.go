@@ -447,7 +447,11 @@ func (c *cutOnTransfer) afterAnswer(_ raft.ServerID, kind rpcKind) error {
 // The counting of a deposed leader is worth nothing, however short it lasts.
 func TestHeartbeatIsNotAnsweredByALeaderThatIsDeposed(t *testing.T) {
 	faults := &cutOnTransfer{}
-	inFakeTime(t, 3, func(c *Config) { c.faults.transport = faults }, func(w *world) {
+	tune := func(c *Config) {
+		c.faults.transport = faults
+		c.SessionMin = testTimeout / 10 // reports must be frequent to meet the moment
+	}
+	inFakeTime(t, 3, tune, func(w *world) {
 		w.start()
 		w.awaitFormed()
 		old, next := w.leader(), w.followers()[0]
