@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/coordd/coord/cluster/peerpb"
@@ -91,6 +92,47 @@ func (l *dialogue[Q, A]) close() {
 	l.stream, l.life, l.cancel = nil, nil, nil
 }
 
+// deposition looks now and then whether a server still leads. It costs a timer
+// and nothing else as long as answers come fast.
+type deposition struct {
+	node   *Node
+	leader serverID
+	then   func()
+
+	mu    sync.Mutex
+	timer *time.Timer // guarded by mu; nil when stopped
+}
+
+// whenDeposed calls then, at most a roleTick late, when leader is not known to
+// lead any more, unless it is stopped before.
+func (n *Node) whenDeposed(leader serverID, then func()) *deposition {
+	d := &deposition{node: n, leader: leader, then: then}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.timer = time.AfterFunc(roleTick, d.look)
+	return d
+}
+
+func (d *deposition) look() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer == nil {
+		return
+	}
+	if id, _, ok := d.node.leader(); !ok || id != d.leader {
+		d.then()
+		return
+	}
+	d.timer.Reset(roleTick)
+}
+
+func (d *deposition) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.timer.Stop()
+	d.timer = nil
+}
+
 // leaderDialogue is a dialogue with whoever leads at the moment.
 type leaderDialogue[Q, A any] struct {
 	node    *Node
@@ -103,7 +145,12 @@ func newLeaderDialogue[Q, A any](n *Node, timeout time.Duration, open opener[Q, 
 	return &leaderDialogue[Q, A]{node: n, timeout: timeout, open: open}
 }
 
+// ask asks leader. A leader that is frozen does not answer, so the question ends
+// when leader is not known to lead any more.
 func (l *leaderDialogue[Q, A]) ask(ctx context.Context, leader serverID, q *Q) (*A, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer l.node.whenDeposed(leader, cancel).stop()
 	if l.link == nil || l.link.to != leader {
 		l.close()
 		l.link = &dialogue[Q, A]{peers: l.node.peers, to: leader, open: l.open, timeout: l.timeout}
