@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -49,7 +50,7 @@ func (k *keeper) look(ctx context.Context) {
 	}
 	k.promote(ctx, members)
 	if k.ticks++; k.ticks%50 == 0 {
-		k.forgetLeft(members)
+		k.forgetLeft()
 	}
 }
 
@@ -128,22 +129,24 @@ func (k *keeper) replacing(id serverID, members []raft.Server) bool {
 }
 
 // forgetLeft drops what is kept of servers that are no members any more: their
-// number lines in the state, and what this server knows of them.
-func (k *keeper) forgetLeft(members []raft.Server) {
-	present := map[serverID]bool{}
-	for _, s := range members {
-		present[serverID(s.ID)] = true
-	}
-	k.node.contacts.forget(func(id serverID) bool { return present[id] })
-	k.node.peers.prune(func(id serverID) bool { return present[id] })
-	var left []string
+// number lines in the state, and what this server knows of them. Lines are looked
+// at before members: a server joins first and has a line then, so one that has a
+// line and is no member afterwards has left. One that has just joined would lose
+// its line for good.
+func (k *keeper) forgetLeft() {
+	var lines []string
 	k.node.machine.View(func(v *fsm.View) {
 		for l := range v.Sessions.Servers() {
-			if !present[serverID(l.Server)] {
-				left = append(left, l.Server)
-			}
+			lines = append(lines, l.Server)
 		}
 	})
+	present := map[serverID]bool{}
+	for _, s := range k.node.members() {
+		present[serverID(s.ID)] = true
+	}
+	left := slices.DeleteFunc(lines, func(l string) bool { return present[serverID(l)] })
+	k.node.contacts.forget(func(id serverID) bool { return present[id] })
+	k.node.peers.prune(func(id serverID) bool { return present[id] })
 	for _, server := range left {
 		k.reign.batch.propose(&fsm.Command{Kind: fsm.CmdRemoveServer, Server: server, Term: k.reign.term}, func(error) {})
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
 )
 
@@ -97,6 +99,48 @@ func TestNewerSuspicionIsNotTakenForTheOneThatIsGone(t *testing.T) {
 		l.mu.Unlock()
 		if err := l.believe(ids, before); !errors.Is(err, errStillSuspect) {
 			t.Errorf("another suspicion was proposed meanwhile: %v", err)
+		}
+	})
+}
+
+// What was applied between the look at the silent sessions and the look at the
+// table is a sign of life that the proposal's condition would not see.
+func TestSilenceIsLookedAtAgainBeforeItIsProposed(t *testing.T) {
+	inFakeTime(t, 1, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		c := w.open("n1", testTimeout)
+		l := w.node("n1").live.Load()
+		l.ifStillSilent(c.id, testTimeout, func() { t.Error("a session that was heard just now is proposed") })
+		proposed := false
+		l.ifStillSilent(c.id, 0, func() { proposed = true })
+		if !proposed {
+			t.Error("a silent session is not proposed")
+		}
+	})
+}
+
+// A server that joins while the leader looks at the membership must not lose its
+// number line: nothing that it proposes would be done any more.
+func TestOnlyLinesOfServersThatLeftAreForgotten(t *testing.T) {
+	inFakeTime(t, 3, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		leader := w.node(w.leader())
+		k := &keeper{node: leader, reign: leader.reign.Load()}
+		gone := &fsm.Command{Kind: fsm.CmdBoot, Boot: &fsm.Boot{Server: "n9~00000000000000aa", Nonce: 1}}
+		k.reign.batch.propose(gone, func(error) {})
+		time.Sleep(100 * time.Millisecond)
+		k.forgetLeft()
+		time.Sleep(100 * time.Millisecond)
+		var lines []string
+		leader.machine.View(func(v *fsm.View) {
+			for l := range v.Sessions.Servers() {
+				lines = append(lines, serverID(l.Server).name())
+			}
+		})
+		if !slices.Equal(lines, []string{"n1", "n2", "n3"}) {
+			t.Errorf("lines of %v", lines)
 		}
 	})
 }
