@@ -143,3 +143,17 @@ func TestSecretsAreNotShownAndHaveNoFlag(t *testing.T) {
 		t.Error("what is no secret has no flag")
 	}
 }
+
+func TestDevShowsOurWarningsAndNotTheLibrarys(t *testing.T) {
+	for line, want := range map[string]bool{
+		"time=2026-01-01T00:00:00Z level=WARN msg=\"failed to contact\" node=n1":                false,
+		"time=2026-01-01T00:00:00Z level=WARN msg=\"disk is low\" node=n1 event=disk_low":       true,
+		"time=2026-01-01T00:00:00Z level=INFO msg=serving node=n1 event=serving":                false,
+		"time=2026-01-01T00:00:00Z level=ERROR msg=\"disk failed\" node=n1 event=disk_failed x": true,
+		"panic: runtime error": true,
+	} {
+		if got := concernsPeople(line); got != want {
+			t.Errorf("%q: shown %v, want %v", line, got, want)
+		}
+	}
+}

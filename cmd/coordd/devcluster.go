@@ -83,22 +83,20 @@ func (d *devCluster) exited(n *devNode, err error, unexpected bool) {
 	}
 }
 
-// stop ends all servers: SIGTERM, and SIGKILL for those that are still there
-// after 10 s.
+// stop ends the servers one after the other, so that each can hand its leadership
+// over: SIGTERM, and SIGKILL for those that are still there after 10 s.
 func (d *devCluster) stop() {
-	for _, n := range d.nodes {
-		n.signal(syscall.SIGCONT, true)
-		n.signal(syscall.SIGTERM, true)
-	}
+	close(d.stopped)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for _, n := range d.nodes {
+		n.signal(syscall.SIGCONT, true)
+		n.signal(syscall.SIGTERM, true)
 		if !n.wait(ctx) {
 			n.signal(syscall.SIGKILL, true)
 			n.wait(context.Background())
 		}
 	}
-	close(d.stopped)
 	d.tails.Wait()
 }
 

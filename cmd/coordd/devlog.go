@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// tail prints a server's warnings and errors (all of its log with -v) as they
-// are written, from an offset on. The server writes to a file and not to a
-// pipe, so that it never waits for us.
+// tail prints what concerns people of a server's log (all of it with -v) as it
+// is written, from an offset on, until the cluster is stopped. The server writes
+// to a file and not to a pipe, so that it never waits for us.
 func (d *devCluster) tail(n *devNode, from int64) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -45,10 +45,21 @@ func (d *devCluster) copyLines(n *devNode, from int64) int64 {
 			return from // an unfinished line is read again
 		}
 		from += int64(len(line))
-		if d.verbose || strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") || !strings.HasPrefix(line, "time=") {
+		if d.verbose || concernsPeople(line) {
 			fmt.Fprintf(d.log, "%s  %s\n", n.name, strings.TrimRight(line, "\n"))
 		}
 	}
+}
+
+// concernsPeople says whether a line of a server's log is for the eyes of who
+// tries the cluster out: our own warnings and errors, and what is no log line,
+// such as a panic. The Raft library warns of everything that heals by itself.
+func concernsPeople(line string) bool {
+	if !strings.HasPrefix(line, "time=") {
+		return true
+	}
+	bad := strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR")
+	return bad && strings.Contains(line, " event=")
 }
 
 func logEnd(path string) int64 {
