@@ -69,7 +69,7 @@ func (s *Server) execute(q *reading, v *fsm.View) (*readResult, error) {
 		n, err := t.CountDescendants(r.GetPath(), q.caller)
 		return &readResult{count: int64(n)}, err
 	case coordpb.Read_KIND_PREDECESSOR:
-		return predecessor(r, q.caller, t)
+		return s.predecessor(q, v)
 	case coordpb.Read_KIND_SYNC, coordpb.Read_KIND_UNSPECIFIED:
 	}
 	return &readResult{}, nil
@@ -114,8 +114,8 @@ func (s *Server) ephemerals(q *reading, v *fsm.View) (*readResult, error) {
 }
 
 // predecessor finds the place of a child in the queue of a node's children.
-func predecessor(r *coordpb.Read, c *znode.Caller, t *znode.Tree) (*readResult, error) {
-	before, ahead, st, err := t.Predecessor(r.GetPath(), r.GetAfter(), c)
+func (s *Server) predecessor(q *reading, v *fsm.View) (*readResult, error) {
+	before, ahead, st, err := s.queues.place(v.Tree, q.read.GetPath(), q.read.GetAfter(), q.caller)
 	if err != nil {
 		return nil, err
 	}

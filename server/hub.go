@@ -100,6 +100,7 @@ func (h *hub) Applied(r *fsm.Result, changes []znode.Change) {
 		h.bound(r)
 	}
 	if len(changes) > 0 {
+		h.s.queues.applied(changes)
 		h.mu.Lock()
 		h.watches.Fire(changes, h.emit)
 		h.shared.event = nil
@@ -163,6 +164,7 @@ func (h *hub) sayEnded() {
 // is not known, so every watch is told to read again, and nothing can be
 // resumed from before.
 func (h *hub) Restored(_ uint64, last zxid.ID) {
+	h.s.queues.reset()
 	h.mu.Lock()
 	h.history.Reset(last)
 	for c := range h.conns {

@@ -56,6 +56,7 @@ type Server struct {
 
 	auth    *authenticator
 	hub     *hub
+	queues  *queues
 	reader  *reader
 	metrics *metrics
 	faults  *faults
@@ -117,7 +118,7 @@ func newParts(cfg Config) *Server {
 		stopping: make(chan struct{}),
 		stopped:  make(chan struct{}),
 	}
-	s.hub = newHub(s)
+	s.hub, s.queues = newHub(s), newQueues(s.clock)
 	s.reader = newReader(s)
 	s.ready.Store(&readiness{})
 	return s
@@ -350,6 +351,7 @@ func (s *Server) sweep(ctx context.Context) {
 			s.machine.View(s.hub.reconcile)
 		case now := <-tick.C:
 			s.reader.sweep()
+			s.queues.sweep()
 			if now.Sub(marked) >= progressEvery {
 				marked = now
 				s.hub.markProgress()

@@ -47,7 +47,7 @@ func benchHandover(b *testing.B, target string, waiters int) {
 	q := &benchQueue{b: b, path: fmt.Sprintf("/bench/%d", waiters), granted: make(chan *lock.Handle, 1)}
 	var clients []*client.Client
 	for range benchClients {
-		c, err := client.Dial(ctx, target)
+		c, err := client.Dial(ctx, target, client.WithSessionTimeout(time.Minute))
 		if err != nil {
 			b.Fatal(err)
 		}
