@@ -45,7 +45,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 
 func TestMistypedKeyIsAnErrorWithItsLine(t *testing.T) {
 	_, _, err := load(t, "raft:\n  heartbeat: 300ms\n  electin: 1s\n", nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), "electin") {
+	if err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), `unknown key "electin"`) {
 		t.Fatalf("err = %v, want one that names line 3 and electin", err)
 	}
 }

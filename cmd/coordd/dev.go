@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,7 +103,32 @@ func devDirectory(dataDir string) (string, func(), error) {
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
-	return dir, func() {}, err
+	if err != nil {
+		return "", nil, err
+	}
+	lock, err := lockDevDirectory(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	return dir, func() { lock.Close() }, nil
+}
+
+// lockDevDirectory keeps a second `coordd dev` out of dir: it would overwrite
+// the configuration and the pid files of the first one's servers before these
+// servers could refuse. The lock ends with the process even if that is killed.
+func lockDevDirectory(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "dev.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("--data-dir: another coordd dev runs in %s", dir)
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return f, nil
 }
 
 // chooseBase finds the first port so that all are free.

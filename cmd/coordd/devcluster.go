@@ -108,8 +108,9 @@ func (d *devCluster) endpoints() []string {
 	return out
 }
 
-// waitReady waits until every server is ready and has a vote, so that from then
-// on any one of three may fail.
+// waitReady waits until every server is ready and has a vote, in the eyes of the
+// leader too, so that from then on any one of three may fail and `coordctl status`
+// calls the cluster healthy.
 func (d *devCluster) waitReady(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not ready after %s", limit))
 	defer cancel()
@@ -134,11 +135,11 @@ func (d *devCluster) waitReady(ctx context.Context, limit time.Duration) error {
 func allVote(st *coordpb.StatusReply, servers int) bool {
 	votes := 0
 	for _, m := range st.Members {
-		if m.Role == coordpb.Member_ROLE_LEADER || m.Role == coordpb.Member_ROLE_VOTER {
+		if m.Ready && m.InContact && (m.Role == coordpb.Member_ROLE_LEADER || m.Role == coordpb.Member_ROLE_VOTER) {
 			votes++
 		}
 	}
-	return st.Ready && votes == servers
+	return st.Ready && st.MembersFromLeader && votes == servers
 }
 
 func why(st *coordpb.StatusReply, err error) string {
@@ -193,6 +194,8 @@ func (d *devCluster) printTable(w io.Writer) {
 		switch {
 		case n.pid() == 0:
 			role, pid = "stopped", "-"
+		case n.isPaused():
+			role = "paused"
 		case n == leader:
 			role = "leader"
 		}

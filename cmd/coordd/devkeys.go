@@ -105,10 +105,7 @@ func (d *devCluster) killOrStart(n *devNode, out io.Writer) error {
 
 func (d *devCluster) pauseOrContinue(out io.Writer) error {
 	for _, n := range d.nodes {
-		n.mu.Lock()
-		paused := n.paused
-		n.mu.Unlock()
-		if paused {
+		if n.isPaused() {
 			n.signal(syscall.SIGCONT, false)
 			fmt.Fprintf(out, "%s goes on (SIGCONT)\n", n.name)
 			return nil

@@ -44,6 +44,12 @@ func (n *devNode) pid() int {
 	return n.process.Pid
 }
 
+func (n *devNode) isPaused() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.paused
+}
+
 // start runs the server. exited is called once it has ended, with whether it
 // was expected to go on.
 func (n *devNode) start(spawn *spawner, exited func(n *devNode, err error, unexpected bool)) error {

@@ -66,5 +66,22 @@ func newRootCmd() *cobra.Command {
 		return usageError{fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newRunCmd(), newDevCmd(), newConfigCmd(), newVersionCmd())
+	wrongArgsAreUsage(root)
 	return root
+}
+
+// wrongArgsAreUsage makes unknown commands and superfluous arguments errors of
+// use: exit code 2 and a way on.
+func wrongArgsAreUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath())}
+			}
+			return nil
+		}
+	}
+	for _, c := range cmd.Commands() {
+		wrongArgsAreUsage(c)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -185,6 +186,23 @@ func override(s *setting, text, origin string) error {
 	return nil
 }
 
+// unknownKey is how the YAML package says that there is no such setting: with a
+// name of this program's types, which is of no use to its reader.
+var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// plainYAML says what is wrong with a file in the file's own words.
+func plainYAML(err error) error {
+	var wrong *yaml.TypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	lines := make([]string, len(wrong.Errors))
+	for i, e := range wrong.Errors {
+		lines[i] = unknownKey.ReplaceAllString(e, `unknown key "$1"`)
+	}
+	return errors.New(strings.Join(lines, "; "))
+}
+
 func decodeFile(c *Config, all []*setting, src source) error {
 	if src.file == "" {
 		return nil
@@ -192,7 +210,7 @@ func decodeFile(c *Config, all []*setting, src source) error {
 	dec := yaml.NewDecoder(bytes.NewReader(src.text))
 	dec.KnownFields(true)
 	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: %w", src.file, err)
+		return fmt.Errorf("%s: %w", src.file, plainYAML(err))
 	}
 	if err := dec.Decode(new(Config)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: want one YAML document, there is more", src.file)
