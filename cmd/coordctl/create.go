@@ -120,6 +120,9 @@ func (e *env) create(ctx context.Context, c *client.Client, o *createOptions, p 
 		answered()
 		made, err = c.Create(e.writing(ctx, o), p, data, opts...)
 	}
+	if errors.Is(err, client.ErrNoNode) {
+		return fmt.Errorf("%w\nhint: %s is missing; -p creates missing parents", err, path.Dir(p))
+	}
 	if err != nil {
 		return err
 	}

@@ -118,6 +118,7 @@ func TestWrongUse(t *testing.T) {
 		{"nosuch", `unknown command "nosuch" for "coordctl"`},
 		{"delet", "did you mean delete"},
 		{"acl nosuch", `unknown command "nosuch" for "coordctl acl"`},
+		{"completion bsh", `unknown command "bsh" for "coordctl completion"`},
 		{"get", "accepts 1 arg(s), received 0"},
 		{"get /a /b", "usage: coordctl get PATH"},
 		{"--bogus get /a", "unknown flag: --bogus"},

@@ -256,3 +256,9 @@ func TestLockedCommandsTakeTurns(t *testing.T) {
 		last = token
 	}
 }
+
+// Flags behind PATH are the command; who did not mean that is told.
+func TestFlagBehindTheLockIsExplained(t *testing.T) {
+	t.Parallel()
+	ctl(t, "", "lock", "/l", "--wait", "1s", "true").want(t, exitNoCommand, "", "~flags for coordctl go in front of PATH")
+}

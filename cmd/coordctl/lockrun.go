@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -23,6 +24,8 @@ func findProgram(argv []string) (string, error) {
 		return path, nil
 	case errors.Is(err, os.ErrPermission):
 		return "", &codedError{exitNotExecutable, err}
+	case strings.HasPrefix(argv[0], "-"):
+		return "", &codedError{exitNoCommand, fmt.Errorf("%w\nhint: what stands behind PATH is the command; flags for coordctl go in front of PATH", err)}
 	default:
 		return "", &codedError{exitNoCommand, err}
 	}

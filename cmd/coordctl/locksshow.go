@@ -90,7 +90,12 @@ func (p *party) sessionText() string {
 	if p.LastHeardMs >= 0 {
 		s += fmt.Sprintf(", last heard %s ago", p.heard())
 	}
-	return s + " of " + (time.Duration(p.TimeoutMs) * time.Millisecond).String()
+	if p.LastHeardMs < 0 {
+		s += ", timeout"
+	} else {
+		s += " of"
+	}
+	return s + " " + (time.Duration(p.TimeoutMs) * time.Millisecond).String()
 }
 
 // verdict is the sentence that the reader came for.

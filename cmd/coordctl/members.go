@@ -84,6 +84,9 @@ func newWaitReadyCmd(e *env) *cobra.Command {
 			"  coordctl wait ready --node n2 --stable 10s",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("timeout") && !cmd.Flags().Changed("for") {
+				limit = e.timeout // the wait is the request
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 			defer cancel()
 			return e.waitReady(ctx, node, stable, limit)
@@ -91,7 +94,7 @@ func newWaitReadyCmd(e *env) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&node, "node", "", "wait for this server only")
 	cmd.Flags().DurationVar(&stable, "stable", 0, "it must have been ready for this long")
-	cmd.Flags().DurationVar(&limit, "for", time.Minute, "give up after this long (exit code 7)")
+	cmd.Flags().DurationVar(&limit, "for", time.Minute, "give up after this long (exit code 7); --timeout does the same here")
 	return cmd
 }
 

@@ -79,8 +79,8 @@ func printStat(w io.Writer, s *client.Stat) error {
 		{"czxid", i.Czxid},
 		{"mzxid", i.Mzxid},
 		{"pzxid", i.Pzxid},
-		{"ctime", i.Ctime + " (" + since(s.Ctime) + " ago)"},
-		{"mtime", i.Mtime + " (" + since(s.Mtime) + " ago)"},
+		{"ctime", whenAgo(i.Ctime, s.Ctime)},
+		{"mtime", whenAgo(i.Mtime, s.Mtime)},
 		{"version", strconv.FormatInt(i.Version, 10)},
 		{"cversion", strconv.FormatInt(i.Cversion, 10)},
 		{"aversion", strconv.FormatInt(i.Aversion, 10)},
@@ -212,4 +212,12 @@ func kindOf(s *client.Stat) string {
 		return "ttl " + s.TTL.Round(time.Millisecond).String()
 	}
 	return s.Kind.String()
+}
+
+// whenAgo is a time and its age.
+func whenAgo(when string, ms int64) string {
+	if ms == 0 {
+		return when
+	}
+	return when + " (" + since(ms) + " ago)"
 }

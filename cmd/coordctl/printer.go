@@ -175,7 +175,13 @@ func ago(d time.Duration) string {
 }
 
 // since is the age of a time in ms since 1970 by the cluster's clock.
-func since(ms int64) string { return ago(time.Since(time.UnixMilli(ms))) }
+// What has always been there has no age.
+func since(ms int64) string {
+	if ms == 0 {
+		return "-"
+	}
+	return ago(time.Since(time.UnixMilli(ms)))
+}
 
 func timestamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 

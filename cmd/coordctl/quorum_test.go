@@ -38,6 +38,15 @@ func TestNoQuorumIsNamed(t *testing.T) {
 	if r.code != exitUnhealthy || status.Healthy || len(status.Servers) != 3 || len(status.Unreachable) != 2 {
 		t.Errorf("status: exit code %d\n%s", r.code, r.stdout)
 	}
+	r = ctl(t, "", "-e", c.Target(), "status")
+	if !strings.Contains(r.stdout, "\nn1 is not ready: leader: no leader is known\n") {
+		t.Errorf("status does not say why:\n%s", r.stdout)
+	}
+	began := time.Now()
+	ctl(t, "", "-e", c.Target(), "wait", "ready", "--timeout", "200ms").want(t, exitTimeout, "", "~not ready within 200ms")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("wait ready --timeout 200ms took %s", took)
+	}
 	ctl(t, "", "-e", c.Target(), "--timeout", "1s", "lock", "/l", "true").want(t, exitCannotRun, "", "~no quorum: 1 of 3")
 }
 

@@ -49,8 +49,24 @@ quorum, 7 time limit, 8 unhealthy, 130 interrupted.`,
 		newLocksCmd(e), newLockCmd(e), newStatusCmd(e), newSessionsCmd(e), newMembersCmd(e),
 		newClusterCmd(e), newWaitCmd(e), newContextCmd(e), newBenchCmd(e), newDemoCmd(e), newVersionCmd(e),
 	)
+	addCompletion(root, e)
 	wrongArgsAreUsage(root)
 	return root
+}
+
+// addCompletion adds cobra's command now and not when the program runs, so that an
+// unknown shell is an error like every other unknown command, and not success.
+func addCompletion(root *cobra.Command, e *env) {
+	root.SetOut(e.stdout) // the command keeps the output it finds
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return
+	}
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	for _, shell := range c.Commands() {
+		shell.Example = "  coordctl completion " + shell.Name()
+	}
 }
 
 // wrongArgsAreUsage makes a wrong number of arguments, and an unknown command,

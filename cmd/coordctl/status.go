@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -198,8 +200,13 @@ func (st *clusterStatus) summary() string {
 func (e *env) printStatus(w io.Writer, st *clusterStatus) error {
 	fmt.Fprintf(w, "%s   %s        leader %s, term %s        zxid %s\n", st.Cluster, st.summary(), dash(st.Leader), st.Term, st.Zxid)
 	fmt.Fprintf(w, "sessions %d   znodes %d, %s\n", st.Sessions, st.Znodes, size(st.DataBytes))
-	for endpoint, why := range st.Unreachable {
-		fmt.Fprintf(w, "endpoint %s does not answer: %s\n", endpoint, why)
+	for _, endpoint := range slices.Sorted(maps.Keys(st.Unreachable)) {
+		fmt.Fprintf(w, "endpoint %s does not answer: %s\n", endpoint, st.Unreachable[endpoint])
+	}
+	for i := range st.Servers {
+		if m := &st.Servers[i]; !m.ok() && m.Detail != "" {
+			fmt.Fprintf(w, "%s is %s: %s\n", m.Name, m.State, m.Detail)
+		}
 	}
 	return e.printTable(memberTable(st.Servers))
 }

@@ -194,3 +194,11 @@ func TestACLEntriesAreReadAsWritten(t *testing.T) {
 		}
 	}
 }
+
+// A missing parent is named, with the way to have it made.
+func TestCreateNamesTheMissingParent(t *testing.T) {
+	t.Parallel()
+	fresh(t, "/parents")
+	on(t, "", "create", "/parents/a/b").want(t, exitNotFound, "", "~hint: /parents/a is missing; -p creates missing parents")
+	must(t, "create", "-p", "/parents/a/b")
+}
