@@ -60,7 +60,7 @@ func (l *liveness) applied(r *fsm.Result) {
 	switch {
 	case r.Session != nil && r.Status == fsm.StatusDone:
 		l.expiry.Track(r.Session.ID, r.Session.Timeout, l.nowLocked())
-		l.expiry.SetSuspect(r.Session.ID, false)
+		l.expiry.Trust(r.Session.ID)
 	case r.Session != nil:
 		// A late copy tells of then: the session may have ended since, or have
 		// another timeout, and a mark of suspicion may still be in the table.
@@ -113,18 +113,20 @@ func (l *liveness) look() {
 	seen := l.lookUp(append(due, silent...))
 	for _, id := range due {
 		if s, ok := seen[id]; ok {
-			l.ifStillSilent(id, s.timeout+s.timeout/100, func() {
+			l.ifStillSilent(id, s.timeout+s.timeout/100, func(time.Duration) {
 				l.expiry.Proposed(id)
-				l.proposeLocked(fsm.CmdExpire, s, func() { l.expiry.Unpropose(id) })
+				l.proposeLocked(fsm.CmdExpire, s.named(l.reign.term), func() { l.expiry.Unpropose(id) })
 			})
 		}
 	}
 	for _, id := range silent {
 		if s, ok := seen[id]; ok {
-			l.ifStillSilent(id, s.timeout/2, func() {
-				l.expiry.SetSuspect(id, true)
+			l.ifStillSilent(id, session.FirstMark(s.timeout), func(silent time.Duration) {
+				l.expiry.Suspect(id, silent)
 				l.marked[id]++
-				l.proposeLocked(fsm.CmdSuspect, s, func() {})
+				mark := s.named(l.reign.term)
+				mark.Silent = silent
+				l.proposeLocked(fsm.CmdSuspect, mark, func() {})
 			})
 		}
 	}
@@ -139,12 +141,17 @@ type sighting struct {
 	suspect    bool
 }
 
+// named is the session as a command of the leader of term names it.
+func (s sighting) named(term uint64) *fsm.Expire {
+	return &fsm.Expire{Session: s.id, Generation: s.generation, Touched: s.touched, Term: term}
+}
+
 func (l *liveness) lookUp(ids []session.ID) map[session.ID]sighting {
 	seen := make(map[session.ID]sighting, len(ids))
 	l.node.machine.View(func(v *fsm.View) {
 		for _, id := range ids {
 			if s := v.Sessions.Get(id); s != nil {
-				seen[id] = sighting{id, s.Generation, s.Touched, s.Timeout, s.SuspectSince != 0}
+				seen[id] = sighting{id, s.Generation, s.Touched, s.Timeout, s.Suspected != 0}
 			}
 		}
 	})
@@ -152,24 +159,23 @@ func (l *liveness) lookUp(ids []session.ID) map[session.ID]sighting {
 }
 
 // ifStillSilent calls f under the lock if the session has been silent for at
-// least so long. f marks the session and proposes in one step: a report that
-// finds the mark proposes to take the suspicion back, and that must stand behind
-// the suspicion in the log.
-func (l *liveness) ifStillSilent(id session.ID, least time.Duration, f func()) {
+// least so long, with the silence. f marks the session and proposes in one step:
+// a report that finds the mark proposes to take the suspicion back, and that must
+// stand behind the suspicion in the log; and one that does not find it has been
+// counted, so that the silence does not reach back behind it.
+func (l *liveness) ifStillSilent(id session.ID, least time.Duration, f func(silent time.Duration)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if silent, ok := l.expiry.SilentFor(id, l.nowLocked()); ok && silent >= least {
-		f()
+		f(silent)
 	}
 }
 
-// proposeLocked sends a command about s on its way. Once the entry was applied,
+// proposeLocked sends a command about a session on its way. Once the entry was applied,
 // undo runs under the lock if the session lives on. If the outcome is unknown,
 // this leadership is over, and nothing of what it knows is used any more.
-func (l *liveness) proposeLocked(kind fsm.Kind, s sighting, undo func()) {
-	l.reign.batch.propose(&fsm.Command{Kind: kind, Expire: &fsm.Expire{
-		Session: s.id, Generation: s.generation, Touched: s.touched, Term: l.reign.term,
-	}}, func(err error) {
+func (l *liveness) proposeLocked(kind fsm.Kind, e *fsm.Expire, undo func()) {
+	l.reign.batch.propose(&fsm.Command{Kind: kind, Expire: e}, func(err error) {
 		if err == nil {
 			l.mu.Lock()
 			undo()
@@ -190,8 +196,12 @@ func (l *liveness) report(ctx context.Context, from serverID, req *peerpb.Report
 	}
 	dropped, suspects := l.count(from, req)
 	if len(suspects) > 0 {
-		if err := l.unsuspect(ctx, suspects); err != nil {
+		still, err := l.unsuspect(ctx, suspects)
+		if err != nil {
 			return nil, 0, err
+		}
+		for _, id := range still {
+			dropped = append(dropped, uint64(id))
 		}
 	}
 	p, err := l.node.rounds.joinWithin(ctx, l.node.cfg.reportInterval()/2)

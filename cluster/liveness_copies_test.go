@@ -137,7 +137,7 @@ func TestSuspicionIsQueuedInTheStepThatMarksIt(t *testing.T) {
 		losing.Store(true)
 		c := w.open(w.followers()[0], testTimeout)
 		l := w.node(w.leader()).live.Load()
-		for silent, _ := l.silentFor(c.id); silent < testTimeout/2; silent, _ = l.silentFor(c.id) {
+		for silent, _ := l.silentFor(c.id); silent < session.FirstMark(testTimeout); silent, _ = l.silentFor(c.id) {
 			time.Sleep(time.Millisecond)
 		}
 		if marked, _ := l.markedNow(c.id); marked {

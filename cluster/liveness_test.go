@@ -427,7 +427,7 @@ func TestAnswerAfterASuspicionHoldsUnderTheNextLeader(t *testing.T) {
 }
 
 func (w *world) suspect(at string, id session.ID) (yes bool) {
-	w.node(at).Machine().View(func(v *fsm.View) { s := v.Sessions.Get(id); yes = s != nil && s.SuspectSince != 0 })
+	w.node(at).Machine().View(func(v *fsm.View) { s := v.Sessions.Get(id); yes = s != nil && s.Suspected != 0 })
 	return yes
 }
 

@@ -98,14 +98,21 @@ func (m *Machine) finish(c *Command, id session.ID, reason session.EndReason, ca
 	return r
 }
 
-// suspect marks a session that was silent for half its timeout, so that
-// elections in a row cannot keep a dead client's session alive.
+// suspect writes down how long a session has been silent, so that elections in
+// a row cannot keep a dead client's session alive. A mark only ever adds to the
+// one that stands.
 func (m *Machine) suspect(c *Command) *Result {
 	s, err := m.watched(c.Expire)
-	if err == nil && s.SuspectSince == 0 {
-		m.state.Sessions.Edit(s.ID).SuspectSince = max(m.state.Clock, 1)
+	if err == nil {
+		err = checkSilence(c.Expire.Silent)
 	}
-	return newResult(c, StatusDone, err)
+	if err != nil {
+		return newResult(c, StatusDone, err)
+	}
+	if silent := min(c.Expire.Silent, s.Timeout); silent > s.Suspected {
+		m.state.Sessions.Edit(s.ID).Suspected = silent
+	}
+	return newResult(c, StatusDone, nil)
 }
 
 // unsuspect takes the mark back. It asks for no more than the term: to take
@@ -118,8 +125,8 @@ func (m *Machine) unsuspect(c *Command) *Result {
 	if s == nil {
 		return newResult(c, StatusDone, ErrOutdated)
 	}
-	if s.SuspectSince != 0 {
-		m.state.Sessions.Edit(s.ID).SuspectSince = 0
+	if s.Suspected != 0 {
+		m.state.Sessions.Edit(s.ID).Suspected = 0
 	}
 	return newResult(c, StatusDone, nil)
 }

@@ -36,7 +36,7 @@ func (m *Machine) onSessionLine(c *Command) *Result {
 func (m *Machine) touch(id session.ID) *session.Session {
 	s := m.state.Sessions.Edit(id)
 	if s != nil {
-		s.Touched, s.SuspectSince = m.now.index, 0
+		s.Touched, s.Suspected = m.now.index, 0
 	}
 	return s
 }

@@ -113,6 +113,15 @@ func checkIdentities(ids []session.Identity) error {
 	return nil
 }
 
+// checkSilence refuses a mark of suspicion that tells of no silence. What is
+// too long is cut to the session's timeout.
+func checkSilence(d time.Duration) error {
+	if d <= 0 {
+		return badArguments("silent for %s", d)
+	}
+	return nil
+}
+
 // checkRequest refuses a request id that could stay for ever. now is the
 // cluster's clock in ms.
 func checkRequest(w *Write, now int64) error {

@@ -46,7 +46,7 @@ func sampleCommands() []*Command {
 		{Kind: CmdSkip, Line: onSession, Seq: 4, Code: CodeTooLarge},
 		{Kind: CmdIdentities, Line: onSession, Seq: 5, Identities: ids},
 		{Kind: CmdExpire, Expire: watch},
-		{Kind: CmdSuspect, Expire: watch},
+		{Kind: CmdSuspect, Expire: &Expire{Session: 5, Generation: 1, Touched: 1 << 40, Term: 9, Silent: 4 * time.Second}},
 		{Kind: CmdUnsuspect, Expire: watch},
 		{Kind: CmdReap, Term: 9, Reap: []znode.Reap{{Path: "/x", Mzxid: 1, Pzxid: 2}, {Path: "/y"}}},
 		{Kind: CmdTrim, Line: onServer, Seq: 6, Trim: []Trim{{1, 2}, {3, 4}}},

@@ -124,6 +124,9 @@ type Expire struct {
 	Generation uint64
 	Touched    uint64 // log index of the session's last command
 	Term       uint64
+	// Silent is how long the session has been silent, CmdSuspect only. It is
+	// above 0; past the session's timeout it counts as the timeout.
+	Silent time.Duration
 }
 
 // NewEpoch opens a leadership in the state.

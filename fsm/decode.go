@@ -114,8 +114,11 @@ func (d *decoder) body(r *reader) {
 		d.Code = Code(uint32(r.narrow(math.MaxUint32)))
 	case CmdIdentities:
 		d.Identities = identities(r)
-	case CmdExpire, CmdSuspect, CmdUnsuspect:
-		d.Expire = &Expire{Session: session.ID(r.uvarint()), Generation: r.uvarint(), Touched: r.uvarint(), Term: r.uvarint()}
+	case CmdExpire, CmdUnsuspect:
+		d.Expire = expire(r)
+	case CmdSuspect:
+		d.Expire = expire(r)
+		d.Expire.Silent = time.Duration(r.varint())
 	case CmdReap:
 		d.Reap = reaps(r)
 	case CmdTrim:
@@ -173,6 +176,10 @@ func identities(r *reader) []session.Identity {
 		ids[i] = session.Identity{Scheme: r.known("digest", "ip", "x509", "super"), ID: r.string()}
 	}
 	return ids
+}
+
+func expire(r *reader) *Expire {
+	return &Expire{Session: session.ID(r.uvarint()), Generation: r.uvarint(), Touched: r.uvarint(), Term: r.uvarint()}
 }
 
 func reaps(r *reader) []znode.Reap {

@@ -84,8 +84,11 @@ func appendBody(dst []byte, c *Command) []byte {
 		return binary.AppendUvarint(dst, uint64(uint32(c.Code)))
 	case CmdIdentities:
 		return appendIdentities(dst, c.Identities)
-	case CmdExpire, CmdSuspect, CmdUnsuspect:
+	case CmdExpire, CmdUnsuspect:
 		return appendExpire(dst, orEmpty(c.Expire))
+	case CmdSuspect:
+		e := orEmpty(c.Expire)
+		return binary.AppendVarint(appendExpire(dst, e), int64(e.Silent))
 	case CmdReap:
 		return appendReap(dst, c.Reap)
 	case CmdTrim:

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"testing"
+	"time"
 
 	"github.com/coordd/coord/znode"
 	"github.com/coordd/coord/zxid"
@@ -84,7 +85,7 @@ func TestNothingIsDoneInATermWhoseEpochIsNotOpen(t *testing.T) {
 		r.onServer(&Command{Kind: CmdAttach, Attach: &Attach{Session: c.info.ID, Secret: c.info.Secret, Connection: 2}}),
 		{Kind: CmdBoot, Boot: &Boot{Server: "n2~1", Nonce: 1}},
 		{Kind: CmdExpire, Expire: &Expire{Session: c.info.ID, Generation: 1, Touched: c.session().Touched, Term: r.term}},
-		{Kind: CmdSuspect, Expire: &Expire{Session: c.info.ID, Generation: 1, Touched: c.session().Touched, Term: r.term}},
+		{Kind: CmdSuspect, Expire: &Expire{Session: c.info.ID, Generation: 1, Touched: c.session().Touched, Term: r.term, Silent: time.Second}},
 		{Kind: CmdUnsuspect, Expire: &Expire{Session: c.info.ID, Term: r.term}},
 		{Kind: CmdReap, Term: r.term, Reap: []znode.Reap{{Path: "/a"}}},
 		{Kind: CmdTrim, Trim: []Trim{{c.info.ID, 9}}},
@@ -168,7 +169,9 @@ func TestWhatTakesATransactionID(t *testing.T) {
 	takes("open", true, open)
 	takes("repeated open", false, r.onServer(&Command{Kind: CmdOpen, Open: openOf(2)}))
 	watch := &Expire{Session: c.info.ID, Generation: 2, Touched: c.session().Touched, Term: r.term}
-	takes("suspect", false, &Command{Kind: CmdSuspect, Expire: watch})
+	mark := *watch
+	mark.Silent = time.Second
+	takes("suspect", false, &Command{Kind: CmdSuspect, Expire: &mark})
 	takes("unsuspect", false, &Command{Kind: CmdUnsuspect, Expire: watch})
 	stale := *watch
 	stale.Touched--
@@ -205,7 +208,7 @@ func TestCounterOverflowOpensTheNextEpochWithoutPause(t *testing.T) {
 		t.Fatalf("ended at %s, term %d", last, r.m.EpochTerm())
 	}
 	// The leader's own commands still count as its own.
-	res := r.one(&Command{Kind: CmdSuspect, Expire: &Expire{Session: c.info.ID, Generation: 1, Touched: c.session().Touched, Term: 1}})
+	res := r.one(&Command{Kind: CmdSuspect, Expire: &Expire{Session: c.info.ID, Generation: 1, Touched: c.session().Touched, Term: 1, Silent: 1}})
 	r.is(res, StatusDone, nil)
 	r.epoch(0)
 	if e := r.m.Zxid().Epoch(); e != testEpoch+2 {

@@ -26,7 +26,7 @@ const (
 	CmdIdentities Kind = 8
 	// CmdExpire ends a silent session. Leader only, without line.
 	CmdExpire Kind = 9
-	// CmdSuspect marks a session that has been silent for half its timeout.
+	// CmdSuspect marks a session with how long it has been silent.
 	// Leader only, without line.
 	CmdSuspect Kind = 10
 	// CmdUnsuspect takes the mark back. Leader only, without line.

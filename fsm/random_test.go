@@ -196,6 +196,7 @@ func (c *chaos) leaderCommand(s *session.Session) *Command {
 	case 4, 5:
 		return &Command{Kind: CmdUnsuspect, Expire: watch}
 	}
+	watch.Silent = time.Duration(c.rnd.Intn(5000)-500) * time.Millisecond
 	return &Command{Kind: CmdSuspect, Expire: watch}
 }
 

@@ -320,41 +320,50 @@ func TestExpiryAppliesOnlyToWhatTheLeaderSaw(t *testing.T) {
 	r.is(expire(old), StatusDone, ErrOutdated)
 }
 
-func TestSuspectIsMarkedWithClusterTimeAndTakenBack(t *testing.T) {
+func TestSilenceThatIsMarkedGrowsAndIsTakenBack(t *testing.T) {
 	r := newRig(t)
 	c := r.open(1)
-	seen := func() *Expire {
+	timeout := c.session().Timeout
+	seen := func(silent time.Duration) *Expire {
 		s := c.session()
-		return &Expire{Session: s.ID, Generation: s.Generation, Touched: s.Touched, Term: r.term}
+		return &Expire{Session: s.ID, Generation: s.Generation, Touched: s.Touched, Term: r.term, Silent: silent}
 	}
-	since := func() int64 { return c.session().SuspectSince }
-	r.clock += 700
-	r.done(&Command{Kind: CmdSuspect, Expire: seen()})
-	if since() != startClock+700 {
-		t.Fatalf("suspect since %d", since())
+	mark := func(e *Expire) *Command { return &Command{Kind: CmdSuspect, Expire: e} }
+	stands := func(want time.Duration, why string) {
+		t.Helper()
+		if got := c.session().Suspected; got != want {
+			t.Fatalf("%s: silent for %s by the table, want %s", why, got, want)
+		}
 	}
-	r.clock += 700
-	r.done(&Command{Kind: CmdSuspect, Expire: seen()})
-	if since() != startClock+700 {
-		t.Fatal("a second mark moved the first")
+	r.done(mark(seen(timeout / 2)))
+	stands(timeout/2, "the first mark")
+	r.done(mark(seen(timeout / 3)))
+	stands(timeout/2, "a mark of less")
+	r.done(mark(seen(timeout * 3 / 4)))
+	stands(timeout*3/4, "a mark of more")
+	r.done(mark(seen(1<<63 - 1)))
+	stands(timeout, "a mark of more than the timeout")
+	for _, none := range []time.Duration{0, -1, -1 << 63} {
+		r.refused(mark(seen(none)), znode.ErrBadArguments)
 	}
-	old := seen()
+	stands(timeout, "marks of no silence")
+
+	old := seen(timeout / 2)
 	old.Term--
 	r.refused(&Command{Kind: CmdUnsuspect, Expire: old}, ErrOutdated)
-	if since() == 0 {
-		t.Fatal("taken back by a former leader")
-	}
-	r.done(&Command{Kind: CmdUnsuspect, Expire: seen()})
-	if since() != 0 {
-		t.Fatal("not taken back")
-	}
-	r.refused(&Command{Kind: CmdSuspect, Expire: old}, ErrOutdated)
-	r.done(&Command{Kind: CmdSuspect, Expire: seen()})
-	r.done(c.write(create("/a")))
-	if since() != 0 {
-		t.Fatal("a command of the session left the mark")
-	}
+	stands(timeout, "taken back by a former leader")
+	r.done(&Command{Kind: CmdUnsuspect, Expire: seen(0)})
+	stands(0, "taken back")
+	r.refused(mark(old), ErrOutdated)
+	stands(0, "a former leader's mark")
 	r.refused(&Command{Kind: CmdUnsuspect, Expire: &Expire{Session: 99, Term: r.term}}, ErrOutdated)
+
+	r.done(mark(seen(timeout / 2)))
+	late := seen(timeout)
+	r.done(c.write(create("/a")))
+	stands(0, "a command of the session")
+	r.refused(mark(late), ErrOutdated)
+	stands(0, "a mark from before the command")
 }
 
 func TestTrimDropsAnswersOfIdleSessions(t *testing.T) {

@@ -89,7 +89,7 @@ func sessionOut(v *fsm.View, s *session.Session) *coordpb.SessionInfo {
 	return &coordpb.SessionInfo{
 		Id: uint64(s.ID), Name: s.Name, Address: s.Address, Server: name, TimeoutMs: s.Timeout.Milliseconds(),
 		Ephemerals: int64(len(v.Tree.Ephemerals(s.ID, ""))), Protocol: s.Protocol.String(),
-		Connection: s.Generation, Identity: s.Identity, Suspect: s.SuspectSince != 0,
+		Connection: s.Generation, Identity: s.Identity, Suspect: s.Suspected != 0,
 	}
 }
 

@@ -48,6 +48,8 @@ func (t *Table) checkSessions() error {
 			return fmt.Errorf("session %s is open and ended", s.ID)
 		case s.ID == 0 || int64(s.ID) < 0 || s.Generation == 0 || s.Timeout <= 0 || s.Protocol > ZooKeeper:
 			return fmt.Errorf("session %s: generation %d, timeout %s, protocol %d", s.ID, s.Generation, s.Timeout, s.Protocol)
+		case s.Suspected < 0 || s.Suspected > s.Timeout:
+			return fmt.Errorf("session %s: silent for %s by the log, timeout %s", s.ID, s.Suspected, s.Timeout)
 		case s.Identity != "" && t.identities[s.Identity] != s.ID:
 			return fmt.Errorf("session %s is not found by its identity", s.ID)
 		case s.OpenNonce != (Nonce{}) && t.nonces[s.OpenNonce] != s.ID:

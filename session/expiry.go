@@ -25,9 +25,13 @@ import (
 //     the proposal is decided: an answer given in between would be a lie.
 //   - Once its suspicion is proposed, a report is answered only after the
 //     suspicion has been taken back through the log ([CountedSuspect]): the next
-//     leader counts from the mark and would not know of the answer.
-//   - A new leader gives everybody a whole timeout; only the server that the
-//     session is connected to may tell it more.
+//     leader counts from the mark and would not know of the answer. That holds
+//     for each later mark as for the first.
+//   - A mark tells of no more silence than its leader has itself watched since
+//     the last sign of life it counted, and at the start of its leadership found
+//     in the mark before.
+//   - A new leader gives everybody a whole timeout less what is marked; only the
+//     server that the session is connected to may tell it more.
 type Expiry struct {
 	sessions map[ID]*liveness
 	agendas  [orders]agenda
@@ -42,6 +46,10 @@ type liveness struct {
 	provisional bool // heard is the start of this leadership, not a sign of life
 	proposed    bool // its expiry is in the log and not decided
 	suspect     bool // its suspicion is in the log, decided or not
+
+	// marked is the silence that the last mark told of, less what signs of life
+	// have moved heard on since; 0 without one.
+	marked time.Duration
 
 	// key is when to look at the session in each order. It may be too early,
 	// because signs of life do not move it; it is never too late.
@@ -65,25 +73,32 @@ func NewExpiry() *Expiry {
 // clocks that do not run alike.
 func (l *liveness) due() time.Duration { return l.heard + l.timeout + l.timeout/100 }
 
-// doubtful is when it has been silent for half of its timeout.
-func (l *liveness) doubtful() time.Duration { return l.heard + l.timeout/2 }
+// hear notes a sign of life. The time of the last mark stays where it is, so
+// that the next one never comes sooner by it: keys must not be too late.
+func (l *liveness) hear(at time.Duration) {
+	if at > l.heard {
+		l.marked = max(0, l.marked-(at-l.heard))
+		l.heard = at
+	}
+}
 
 // Reset begins a leadership at now, the moment its NewEpoch was applied, with
 // the sessions of the table. Each is taken to have been heard now, until its
 // own server says otherwise.
 //
-// One that is marked as suspect is taken to be silent for half its timeout:
-// that much had passed when it was marked, and every answer since would have
-// removed the mark. So a client that is dead goes even if leaders change before
-// a whole timeout is over; and as no clock of another leader is believed in
-// this, a step of the wall clocks cannot expire anybody early.
+// One that is marked as suspect is taken to be silent for as long as the mark
+// says: that much had passed when it was made, and every answer since would have
+// removed it. This leader's marks go on from there, so silence accumulates, and
+// a client that is dead goes even if no leader lasts for half its timeout. As
+// the mark has a length of silence and no time of a clock, a step of the wall
+// clocks cannot expire anybody early.
 func (e *Expiry) Reset(now time.Duration, sessions iter.Seq[*Session]) {
 	*e = *NewExpiry()
 	for s := range sessions {
 		l := &liveness{id: s.ID, timeout: s.Timeout, heard: now, provisional: true}
-		if s.SuspectSince != 0 {
-			l.suspect = true
-			l.heard -= s.Timeout / 2
+		if s.Suspected != 0 {
+			l.suspect, l.marked = true, s.Suspected
+			l.heard -= s.Suspected
 		}
 		e.add(l)
 	}
@@ -91,16 +106,9 @@ func (e *Expiry) Reset(now time.Duration, sessions iter.Seq[*Session]) {
 
 func (e *Expiry) add(l *liveness) {
 	e.sessions[l.id] = l
-	e.agendas[byDue].add(l, l.due())
+	e.agendas[byDue].add(l, l.nextExpiry())
 	e.agendas[bySuspect].add(l, l.nextSuspicion())
 	e.agendas[byTimeout].add(l, l.timeout)
-}
-
-func (l *liveness) nextSuspicion() time.Duration {
-	if l.suspect {
-		return never
-	}
-	return l.doubtful()
 }
 
 // Track adds a session that was opened now, or gives one that is tracked
@@ -121,10 +129,22 @@ func (e *Expiry) Track(id ID, timeout, now time.Duration) {
 
 // refresh puts the session where its times say, at once.
 func (e *Expiry) refresh(l *liveness) {
-	if !l.proposed {
-		e.agendas[byDue].move(l, l.due())
-	}
+	e.agendas[byDue].move(l, l.nextExpiry())
 	e.agendas[bySuspect].move(l, l.nextSuspicion())
+}
+
+func (l *liveness) nextExpiry() time.Duration {
+	if l.proposed {
+		return never
+	}
+	return l.due()
+}
+
+func (l *liveness) nextSuspicion() time.Duration {
+	if l.proposed {
+		return never
+	}
+	return l.doubtful()
 }
 
 // Forget takes a session out: it has ended.
@@ -154,7 +174,7 @@ func (e *Expiry) Heard(id ID, at time.Duration) {
 	if l.provisional && at >= l.heard {
 		l.provisional = false
 	}
-	l.heard = max(l.heard, at)
+	l.hear(at)
 }
 
 // Count is what became of a reported sign of life.
@@ -167,8 +187,9 @@ const (
 	// Counted: it may be answered after the term round.
 	Counted
 	// CountedSuspect: as Counted, but a suspicion is in the log. The caller
-	// proposes its removal; when that was applied and [Expiry.SetSuspect] called,
-	// the sign may be answered after the term round.
+	// proposes its removal; when that was applied, no other mark was proposed
+	// behind it, and [Expiry.Trust] was called, the sign may be answered after
+	// the term round.
 	CountedSuspect
 )
 
@@ -188,14 +209,12 @@ func (e *Expiry) Report(id ID, age, now time.Duration, fromOwner bool) Count {
 	at := now - max(age, 0)
 	if l.provisional && fromOwner {
 		l.provisional = false
-		lower := at < l.heard
-		l.heard = at
-		if lower {
+		if at < l.heard {
+			l.heard = at
 			e.refresh(l)
 		}
-	} else {
-		l.heard = max(l.heard, at)
 	}
+	l.hear(at)
 	if l.suspect {
 		return CountedSuspect
 	}
@@ -207,12 +226,6 @@ func (e *Expiry) Report(id ID, age, now time.Duration, fromOwner bool) Count {
 // those whose time may have come.
 func (e *Expiry) Due(now time.Duration) []ID {
 	return e.collect(&e.agendas[byDue], now, (*liveness).due)
-}
-
-// Suspects returns the sessions that have been silent for half their timeout
-// and are not suspect yet, the longest overdue first.
-func (e *Expiry) Suspects(now time.Duration) []ID {
-	return e.collect(&e.agendas[bySuspect], now, (*liveness).doubtful)
 }
 
 // collect moves those that were heard since to their later time and returns
@@ -243,7 +256,7 @@ func (e *Expiry) collect(a *agenda, now time.Duration, when func(*liveness) time
 func (e *Expiry) Proposed(id ID) {
 	if l := e.sessions[id]; l != nil && !l.proposed {
 		l.proposed = true
-		e.agendas[byDue].move(l, never)
+		e.refresh(l)
 	}
 }
 
@@ -252,18 +265,7 @@ func (e *Expiry) Proposed(id ID) {
 func (e *Expiry) Unpropose(id ID) {
 	if l := e.sessions[id]; l != nil && l.proposed {
 		l.proposed = false
-		e.agendas[byDue].move(l, l.due())
-	}
-}
-
-// SetSuspect says whether a suspicion of the session is in the log: true from
-// the moment it is proposed (it must not be later, see [CountedSuspect]), false
-// when its removal was applied, when it was refused, or when an applied command
-// of the session has removed it.
-func (e *Expiry) SetSuspect(id ID, suspect bool) {
-	if l := e.sessions[id]; l != nil && l.suspect != suspect {
-		l.suspect = suspect
-		e.agendas[bySuspect].move(l, l.nextSuspicion())
+		e.refresh(l)
 	}
 }
 

@@ -113,57 +113,152 @@ func TestOnlyTheOwnersFirstReportLowersTheNewLeadersView(t *testing.T) {
 	}
 }
 
-func TestSuspectIsSilentForHalfItsTimeout(t *testing.T) {
+func TestSilenceIsMarkedAtTwoFifthsAndThenByEighths(t *testing.T) {
+	const timeout = 40 * second
+	e := NewExpiry()
+	e.Track(1, timeout, 0)
+	e.Track(2, timeout, 0)
+	e.Heard(2, 39*second)
+	for _, at := range []time.Duration{16, 21, 26, 31, 36} {
+		if got := e.Suspects(at*second - 1); len(got) != 0 {
+			t.Errorf("just before %d s: %v", at, got)
+		}
+		if got := e.Suspects(at * second); !slices.Equal(got, []ID{1}) {
+			t.Errorf("at %d s: %v, want [1]", at, got)
+		}
+		e.Suspect(1, at*second)
+		if got := e.Suspects(at * second); len(got) != 0 {
+			t.Errorf("twice at %d s: %v", at, got)
+		}
+	}
+	e.Proposed(1)
+	if got := e.Suspects(50 * second); len(got) != 0 {
+		t.Errorf("while its expiry is proposed: %v", got)
+	}
+	e.Unpropose(1)
+	if got := e.Suspects(50 * second); !slices.Equal(got, []ID{1}) {
+		t.Errorf("after the expiry was refused: %v, want [1]", got)
+	}
+	if got := e.Suspects(55 * second); !slices.Equal(got, []ID{1, 2}) {
+		t.Errorf("suspects: %v, want [1 2], the longest overdue first", got)
+	}
+}
+
+func TestReportOfASuspectCountsOnlyAfterEveryMarkIsGone(t *testing.T) {
 	e := NewExpiry()
 	e.Track(1, 10*second, 0)
-	e.Track(2, 10*second, 0)
-	if got := e.Suspects(5*second - 1); len(got) != 0 {
-		t.Errorf("before half: %v", got)
+	report := func(want Count, when string) {
+		t.Helper()
+		if got := e.Report(1, 0, 7*second, true); got != want {
+			t.Errorf("%s: %d, want %d", when, got, want)
+		}
 	}
-	e.Heard(2, 3*second)
-	if got := e.Suspects(5 * second); !slices.Equal(got, []ID{1}) {
-		t.Errorf("at half: %v, want [1]", got)
+	e.Suspect(1, 4*second)
+	report(CountedSuspect, "marked")
+	e.Suspect(1, 5*second)
+	report(CountedSuspect, "marked again")
+	e.Trust(1)
+	report(Counted, "taken back")
+	if got := e.Suspects(11*second - 1); len(got) != 0 {
+		t.Errorf("suspect %v, heard less than 2/5 ago", got)
 	}
-	e.SetSuspect(1, true)
-	if got := e.Suspects(7 * second); len(got) != 0 {
-		t.Errorf("suspected again: %v", got)
+	if got := e.Suspects(11 * second); !slices.Equal(got, []ID{1}) {
+		t.Errorf("silent for 2/5 again: %v, want [1]", got)
 	}
-	if got := e.Report(1, 0, 7*second, true); got != CountedSuspect {
-		t.Errorf("a report of a suspect: %d, want counted as suspect", got)
+}
+
+// A sign of life that is old does not make the next mark later than an eighth
+// after the last: keys must not be too late. Nor sooner: a report of it, which
+// asks for the removal of the mark, must have time for that.
+func TestOldSignOfLifeKeepsTheTimeOfTheNextMark(t *testing.T) {
+	e := NewExpiry()
+	e.Track(1, 40*second, 0)
+	e.Suspect(1, 30*second)
+	e.Report(1, 29*second, 30*second, true) // 1 s after the start
+	if got := e.Suspects(35*second - 1); len(got) != 0 {
+		t.Errorf("less than an eighth after the last mark: %v", got)
 	}
-	e.SetSuspect(1, false)
-	if got := e.Report(1, 0, 7*second, true); got != Counted {
-		t.Errorf("a report after the suspicion was taken back: %d, want counted", got)
+	if got := e.Suspects(35 * second); !slices.Equal(got, []ID{1}) {
+		t.Errorf("an eighth after the last mark: %v, want [1]", got)
 	}
-	if got := e.Suspects(12*second - 1); !slices.Equal(got, []ID{2}) {
-		t.Errorf("suspects: %v, want [2]", got)
+	e.Trust(1)
+	if got := e.Suspects(35 * second); !slices.Equal(got, []ID{1}) {
+		t.Errorf("its mark is gone, its silence is not: %v, want [1]", got)
+	}
+}
+
+func TestNewLeaderCountsFromWhatIsMarked(t *testing.T) {
+	e := NewExpiry()
+	e.Reset(100*second, seqOf(&Session{ID: 1, Timeout: 40 * second, Suspected: 30 * second}))
+	if got, _ := e.SilentFor(1, 100*second); got != 30*second {
+		t.Errorf("silent for %s, want 30 s", got)
+	}
+	if got := e.Suspects(105*second - 1); len(got) != 0 {
+		t.Errorf("marked again before its silence has grown: %v", got)
+	}
+	if got := e.Suspects(105 * second); !slices.Equal(got, []ID{1}) {
+		t.Errorf("an eighth later: %v, want [1]", got)
+	}
+	if got := e.Due(110*second + 400*time.Millisecond - 1); len(got) != 0 {
+		t.Errorf("due too early: %v", got)
+	}
+	if got := e.Report(1, 0, 110*second, true); got != CountedSuspect {
+		t.Errorf("a report of a session that the leader before has marked: %d, want counted as suspect", got)
+	}
+	e.Reset(100*second, seqOf(&Session{ID: 1, Timeout: 40 * second, Suspected: 20 * second}))
+	e.Report(1, 35*second, 100*second, true)
+	if got := e.Suspects(100 * second); !slices.Equal(got, []ID{1}) {
+		t.Errorf("its server knows of more silence: %v, want [1]", got)
 	}
 }
 
 // A client that is dead goes although no leader lasts for its timeout
-// (etcd 9395: every election gave every lease its full time again).
+// (etcd 9395: every election gave every lease its full time again), if only one
+// lasts for the first mark and the others for one mark each.
 func TestDeadSessionGoesThroughRepeatedElections(t *testing.T) {
-	const timeout = 10 * second
-	tab := NewTable()
-	mustOpen(t, tab, &Session{ID: 1, Timeout: timeout})
-	now, died := time.Duration(0), time.Duration(0)
-	for leader := 1; leader <= 10; leader++ {
-		e := NewExpiry()
-		e.Reset(now, tab.All())
-		for end := now + timeout*6/10; now < end; now += 50 * time.Millisecond {
-			for _, id := range e.Suspects(now) {
-				e.SetSuspect(id, true)
-				tab.Edit(id).SuspectSince = int64(now / time.Millisecond)
-			}
-			if len(e.Due(now)) > 0 {
-				if silent := now - died; silent < timeout || silent > timeout*3/2 {
-					t.Errorf("expired after %s of silence, timeout %s", silent, timeout)
-				}
-				return
-			}
+	const timeout, tick = 10 * second, 50 * time.Millisecond
+	for _, reigns := range [][]time.Duration{
+		{timeout * 6 / 10},
+		{timeout / 2},
+		{timeout * 45 / 100},
+		{timeout * 42 / 100, timeout * 14 / 100},
+		{timeout / 8, timeout / 3, timeout/5*2 + tick, timeout/8 + tick},
+	} {
+		reign := func(i int) time.Duration { return reigns[min(i, len(reigns)-1)] }
+		bound := timeout * 3 / 2
+		for i := range reigns[:len(reigns)-1] {
+			bound += reign(i) // not long enough to do much
+		}
+		silent := dieThrough(t, timeout, tick, 20, reign)
+		if silent < timeout || silent > bound {
+			t.Errorf("leaderships of %v: gone after %s of silence, want between %s and %s", reigns, silent, timeout, bound)
 		}
 	}
-	t.Errorf("still alive after %s, timeout %s", now-died, timeout)
+}
+
+// dieThrough returns after which silence a session was expired, through so many
+// leaderships; 0 if it lives on.
+func dieThrough(t *testing.T, timeout, tick time.Duration, leaders int, reign func(int) time.Duration) time.Duration {
+	tab := NewTable()
+	mustOpen(t, tab, &Session{ID: 1, Timeout: timeout})
+	now := time.Duration(0)
+	for i := range leaders {
+		e := NewExpiry()
+		e.Reset(now, tab.All())
+		for end := now + reign(i); now < end; now += tick {
+			if len(e.Due(now)) > 0 {
+				return now
+			}
+			for _, id := range e.Suspects(now) {
+				silent, _ := e.SilentFor(id, now)
+				e.Suspect(id, silent)
+				s := tab.Edit(id)
+				s.Suspected = max(s.Suspected, min(silent, timeout))
+			}
+			mustCheck(t, tab)
+		}
+	}
+	return 0
 }
 
 func TestNobodyGrowsSilentWhileTheLeaderDoesNotRun(t *testing.T) {
@@ -236,14 +331,14 @@ func TestExpiryIsTheObviousOne(t *testing.T) {
 	for range steps {
 		now += time.Duration(rng.IntN(20)) * time.Millisecond
 		id := ID(rng.IntN(50) + 1)
-		stepBoth(e, plain, rng, id, now)
+		stepBoth(t, e, plain, rng, id, now)
 		var due, suspects []ID
 		least := time.Duration(0)
 		for id, l := range plain {
 			if !l.proposed && now >= l.due() {
 				due = append(due, id)
 			}
-			if !l.suspect && now >= l.doubtful() {
+			if !l.proposed && now >= l.doubtful() {
 				suspects = append(suspects, id)
 			}
 			if least == 0 || l.timeout < least {
@@ -267,7 +362,7 @@ func TestExpiryIsTheObviousOne(t *testing.T) {
 
 func sorted(ids []ID) []ID { slices.Sort(ids); return ids }
 
-func stepBoth(e *Expiry, plain map[ID]*liveness, rng *rand.Rand, id ID, now time.Duration) {
+func stepBoth(t *testing.T, e *Expiry, plain map[ID]*liveness, rng *rand.Rand, id ID, now time.Duration) {
 	l := plain[id]
 	if l == nil {
 		if rng.IntN(3) == 0 {
@@ -277,7 +372,7 @@ func stepBoth(e *Expiry, plain map[ID]*liveness, rng *rand.Rand, id ID, now time
 		}
 		return
 	}
-	switch rng.IntN(9) {
+	switch rng.IntN(10) {
 	case 0:
 		delete(plain, id)
 		e.Forget(id)
@@ -288,18 +383,36 @@ func stepBoth(e *Expiry, plain map[ID]*liveness, rng *rand.Rand, id ID, now time
 		l.proposed = false
 		e.Unpropose(id)
 	case 3:
-		l.suspect = rng.IntN(2) == 0
-		e.SetSuspect(id, l.suspect)
+		silent, _ := e.SilentFor(id, now)
+		l.suspect, l.marked = true, now-l.heard
+		e.Suspect(id, silent)
 	case 4:
 		l.timeout = time.Duration(rng.IntN(900)+100) * time.Millisecond
-		l.heard = max(l.heard, now)
+		l.hear(now)
 		e.Track(id, l.timeout, now)
+	case 5:
+		l.suspect, l.marked = false, 0
+		e.Trust(id)
 	default:
 		age := time.Duration(rng.IntN(200)) * time.Millisecond
-		if e.Report(id, age, now, true) != Dropped {
-			l.heard = max(l.heard, now-age)
+		got := e.Report(id, age, now, true)
+		if want := countOf(l); got != want {
+			t.Fatalf("a report of session %s: %d, want %d", id, got, want)
+		}
+		if got != Dropped {
+			l.hear(now - age)
 		}
 	}
+}
+
+func countOf(l *liveness) Count {
+	switch {
+	case l.proposed:
+		return Dropped
+	case l.suspect:
+		return CountedSuspect
+	}
+	return Counted
 }
 
 func checkAgendas(t *testing.T, e *Expiry) {
@@ -315,7 +428,7 @@ func checkAgendas(t *testing.T, e *Expiry) {
 		}
 	}
 	for _, l := range e.sessions {
-		if !l.proposed && l.key[byDue] > l.due() || !l.suspect && l.key[bySuspect] > l.doubtful() {
+		if l.key[byDue] > l.nextExpiry() || l.key[bySuspect] > l.nextSuspicion() {
 			t.Fatalf("session %s would be looked at too late", l.id)
 		}
 	}

@@ -30,7 +30,7 @@ func appendSession(b []byte, s *Session) []byte {
 	b = binary.AppendUvarint(b, s.Boot)
 	b = appendString(b, s.Address)
 	b = binary.AppendUvarint(b, s.Touched)
-	b = binary.AppendVarint(b, s.SuspectSince)
+	b = binary.AppendVarint(b, int64(s.Suspected))
 	b = binary.AppendVarint(b, s.Opened)
 	b = binary.AppendUvarint(b, uint64(len(s.Identities)))
 	for _, i := range s.Identities {
@@ -53,7 +53,7 @@ func (d *decoder) session() *Session {
 	s.Boot = d.uvarint()
 	s.Address = d.string()
 	s.Touched = d.uvarint()
-	s.SuspectSince = d.varint()
+	s.Suspected = time.Duration(d.varint())
 	s.Opened = d.varint()
 	for n := d.count(math.MaxInt32); n > 0 && d.err == nil; n-- {
 		s.Identities = append(s.Identities, Identity{Scheme: d.string(), ID: d.string()})

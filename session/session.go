@@ -54,9 +54,9 @@ type Session struct {
 	Boot        uint64 // and the boot number it had
 	Address     string // of the client, "host:port"
 
-	Touched      uint64 // log index of the last entry with a command of this session
-	SuspectSince int64  // cluster time in ms at which half the timeout had passed in silence; 0: not suspect
-	Opened       int64  // cluster time in ms
+	Touched   uint64        // log index of the last entry with a command of this session
+	Suspected time.Duration // silence that leaders have written down, at most Timeout; 0: not suspect
+	Opened    int64         // cluster time in ms
 
 	Identities []Identity // what the client of this generation has proved; gone with the generation
 	Line       Line
