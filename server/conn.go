@@ -151,6 +151,9 @@ func (c *conn) Applied(r *fsm.Result) {
 	}
 	it := item{id: r.Seq, zxid: r.Zxid, result: r}
 	it.op, it.start, it.err = c.settle(r)
+	if r.Status == fsm.StatusGone && it.err == nil {
+		it.err = wireError(c.s.hub.withReason(r.Line.Session, r.Err))
+	}
 	c.out.reply(it, r.Size())
 	if r.Status == fsm.StatusGone {
 		poke(c.s.restored) // the table says how it ended, see hub.reconcile

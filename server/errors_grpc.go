@@ -106,6 +106,14 @@ func addDetails(e *coordpb.Error, err error) {
 	if errors.As(err, &version) {
 		e.Path, e.Have, e.Want = version.Path, version.Have, version.Want
 	}
+	var goodbye *sessionEnd
+	if errors.As(err, &goodbye) {
+		e.SessionEnd = sessionEndOut(goodbye.reason)
+	}
+	var ended *endedError
+	if errors.As(err, &ended) {
+		e.SessionEnd = sessionEndOut(ended.reason)
+	}
 	var limit *limitError
 	if errors.As(err, &limit) {
 		e.Limit, e.Have, e.Want, e.OpIndex = limit.setting, limit.have, limit.most, int32(limit.index)

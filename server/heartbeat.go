@@ -108,7 +108,7 @@ func (b *beats) beat(s *Server, one *coordpb.Beat) {
 		b.answer(id, number, err)
 		return
 	}
-	s.node.Beat(id, max(one.GetConnection(), 1), func(err error) { b.answer(id, number, err) })
+	s.node.Beat(id, max(one.GetConnection(), 1), func(err error) { b.answer(id, number, s.hub.withReason(id, err)) })
 }
 
 // answer queues the answer to a heartbeat. One that a later heartbeat has

@@ -243,19 +243,25 @@ func (s *Server) mayAttach(id session.ID, secret session.Secret) (err error) {
 // endedError tells a client that its session has ended, and which of its writes
 // were certainly not done: those from next on.
 type endedError struct {
-	err  error // session.ErrExpired, ErrClosed or ErrUnknown
-	id   session.ID
-	next uint64 // 0: not known
+	err    error // matches session.ErrExpired, ErrClosed or ErrUnknown
+	id     session.ID
+	next   uint64            // 0: not known
+	reason session.EndReason // 0: not known
 }
 
-func (e *endedError) Error() string { return fmt.Sprintf("session %s: %v", e.id, e.err) }
+func (e *endedError) Error() string {
+	if e.reason == 0 {
+		return fmt.Sprintf("session %s: %v", e.id, e.err)
+	}
+	return fmt.Sprintf("session %s has ended: %s", e.id, e.reason)
+}
 
 func (e *endedError) Unwrap() error { return e.err }
 
 func goneError(t *session.Table, id session.ID) error {
 	e := &endedError{err: t.Gone(id), id: id}
 	if ended, ok := t.EndedSession(id); ok {
-		e.next = ended.Next
+		e.next, e.reason = ended.Next, ended.Reason
 	}
 	return e
 }

@@ -46,8 +46,9 @@ type hub struct {
 	conns   map[*conn]struct{}
 	shared  sharedEvent
 
-	ownMu    sync.RWMutex // guards owned; nothing is done under it but that
+	ownMu    sync.RWMutex // guards owned and ends; nothing is done under it but that
 	owned    map[session.ID]*owned
+	ends     recentEnds
 	attached atomic.Int64 // owned sessions that have a stream; changed under ownMu
 }
 
@@ -139,6 +140,7 @@ func (h *hub) SessionEnded(id session.ID, reason session.EndReason) {
 	}
 	h.ownMu.Lock()
 	o := h.disownLocked(id)
+	h.ends.add(id, reason)
 	h.ownMu.Unlock()
 	if o != nil && o.conn != nil {
 		h.ended = append(h.ended, endedConn{o.conn, reason})
@@ -234,16 +236,3 @@ func (h *hub) queueLocked(c *conn, id uint64, z zxid.ID, e *event) {
 		c.stop()
 	}
 }
-
-// endError is what a stream is told when its session has ended.
-func endError(r session.EndReason) error {
-	return &sessionEnd{reason: r}
-}
-
-// sessionEnd says how a session ended. It matches session.ErrClosed or
-// session.ErrExpired.
-type sessionEnd struct{ reason session.EndReason }
-
-func (e *sessionEnd) Error() string { return "session " + e.reason.String() }
-
-func (e *sessionEnd) Unwrap() error { return e.reason.Err() }

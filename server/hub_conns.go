@@ -167,8 +167,8 @@ func (h *hub) reconcile(v *fsm.View) {
 	}
 	h.ownMu.Unlock()
 	for id, c := range gone {
-		if err := v.Sessions.Gone(id); err != nil {
-			c.end(err)
+		if v.Sessions.Gone(id) != nil {
+			c.end(goneError(v.Sessions, id))
 		} else {
 			c.end(session.ErrMoved)
 		}

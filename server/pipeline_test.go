@@ -256,17 +256,47 @@ func TestRestoredStateResyncsEveryWatch(t *testing.T) {
 }
 
 func TestEndedSessionIsToldWhy(t *testing.T) {
-	for reason, want := range map[session.EndReason]coordpb.Code{
-		session.Killed: coordpb.Code_CODE_SESSION_EXPIRED, session.Expired: coordpb.Code_CODE_SESSION_EXPIRED,
+	const code = coordpb.Code_CODE_SESSION_EXPIRED
+	for reason, want := range map[session.EndReason]coordpb.SessionEnd{
+		session.Killed: coordpb.SessionEnd_SESSION_END_KILLED, session.Expired: coordpb.SessionEnd_SESSION_END_EXPIRED,
+		session.TakenOver: coordpb.SessionEnd_SESSION_END_TAKEN_OVER, session.Restored: coordpb.SessionEnd_SESSION_END_RESTORED,
 	} {
 		s, n := fakeServer(t)
 		c, w := connect(t, s)
 		n.Propose(&fsm.Command{Kind: fsm.CmdKill, Kill: &fsm.Kill{Session: session.ID(w.GetSessionId()), Reason: reason}}, nopWaiter{})
 		c.until("goodbye", func() bool { return c.bye != nil })
-		wantCode(t, c.bye, want)
-		if got := c.bye.GetMessage(); got != "session "+reason.String() {
-			t.Errorf("message %q", got)
+		wantCode(t, c.bye, code)
+		if got := c.bye.GetMessage(); got != "session "+reason.String() || c.bye.GetSessionEnd() != want {
+			t.Errorf("%s: message %q, reason %s", reason, got, c.bye.GetSessionEnd())
 		}
+		id := session.ID(w.GetSessionId())
+		// Who comes back later, and an answer that was on its way, are told the same.
+		for name, err := range map[string]error{
+			"attach": s.mayAttach(id, session.Secret(w.GetSecret())), "heartbeat": s.hub.withReason(id, session.ErrExpired),
+		} {
+			if e := wireError(err); e.GetCode() != code || e.GetSessionEnd() != want {
+				t.Errorf("%s, %s: %v", reason, name, e)
+			}
+		}
+	}
+}
+
+func TestReasonsOfEndsAreKeptForTheNewest(t *testing.T) {
+	s, _ := fakeServer(t)
+	for id := range session.ID(maxRecentEnds + 10) {
+		s.hub.SessionEnded(id+1, session.Killed)
+	}
+	if s.hub.howEnded(10) != 0 || s.hub.howEnded(11) != session.Killed || s.hub.howEnded(maxRecentEnds+10) != session.Killed {
+		t.Error("not the newest are kept")
+	}
+	if n := len(s.hub.ends.reasons); n != maxRecentEnds || len(s.hub.ends.ring) != n {
+		t.Errorf("%d ends are kept", n)
+	}
+	if err := s.hub.withReason(11, session.ErrMoved); !errors.Is(err, session.ErrMoved) || wireError(err).GetSessionEnd() != 0 {
+		t.Errorf("a session that has moved: %v", err)
+	}
+	if e := wireError(s.hub.withReason(5, session.ErrExpired)); e.GetCode() != coordpb.Code_CODE_SESSION_EXPIRED || e.GetSessionEnd() != 0 {
+		t.Errorf("a reason that is not known: %v", e)
 	}
 }
 

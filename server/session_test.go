@@ -124,6 +124,9 @@ func TestCloseIsAnsweredThenTheStreamEnds(t *testing.T) {
 	}
 	again := r.attach(c, 2)
 	wantCode(t, again.welcome.GetError(), coordpb.Code_CODE_SESSION_CLOSED)
+	if got := again.welcome.GetError().GetSessionEnd(); got != coordpb.SessionEnd_SESSION_END_CLOSED {
+		t.Fatalf("the refusal says %s", got)
+	}
 	if again.welcome.GetNextSeq() != 3 {
 		t.Fatalf("the client must learn that write 3 was not done: %v", again.welcome)
 	}
@@ -142,7 +145,11 @@ func TestIdentityIsTakenOverByNameOnly(t *testing.T) {
 	}
 	second := r.hello(named(refused.GetCurrent()))
 	wantCode(t, second.welcome.GetError(), coordpb.Code_CODE_OK)
-	wantCode(t, first.end(), coordpb.Code_CODE_SESSION_EXPIRED)
+	end := first.end()
+	wantCode(t, end, coordpb.Code_CODE_SESSION_EXPIRED)
+	if end.GetSessionEnd() != coordpb.SessionEnd_SESSION_END_TAKEN_OVER {
+		t.Fatalf("the end does not say why: %v", end)
+	}
 }
 
 func TestHelloIsChecked(t *testing.T) {

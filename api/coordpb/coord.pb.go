@@ -417,6 +417,64 @@ func (Code) EnumDescriptor() ([]byte, []int) {
 	return file_coord_proto_rawDescGZIP(), []int{4}
 }
 
+type SessionEnd int32
+
+const (
+	SessionEnd_SESSION_END_UNSPECIFIED SessionEnd = 0
+	SessionEnd_SESSION_END_CLOSED      SessionEnd = 1 // by its client
+	SessionEnd_SESSION_END_EXPIRED     SessionEnd = 2 // it was silent for its timeout
+	SessionEnd_SESSION_END_KILLED      SessionEnd = 3 // by an administrator
+	SessionEnd_SESSION_END_TAKEN_OVER  SessionEnd = 4 // by the next session of the same identity
+	SessionEnd_SESSION_END_RESTORED    SessionEnd = 5 // the state was replaced by a backup
+)
+
+// Enum value maps for SessionEnd.
+var (
+	SessionEnd_name = map[int32]string{
+		0: "SESSION_END_UNSPECIFIED",
+		1: "SESSION_END_CLOSED",
+		2: "SESSION_END_EXPIRED",
+		3: "SESSION_END_KILLED",
+		4: "SESSION_END_TAKEN_OVER",
+		5: "SESSION_END_RESTORED",
+	}
+	SessionEnd_value = map[string]int32{
+		"SESSION_END_UNSPECIFIED": 0,
+		"SESSION_END_CLOSED":      1,
+		"SESSION_END_EXPIRED":     2,
+		"SESSION_END_KILLED":      3,
+		"SESSION_END_TAKEN_OVER":  4,
+		"SESSION_END_RESTORED":    5,
+	}
+)
+
+func (x SessionEnd) Enum() *SessionEnd {
+	p := new(SessionEnd)
+	*p = x
+	return p
+}
+
+func (x SessionEnd) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionEnd) Descriptor() protoreflect.EnumDescriptor {
+	return file_coord_proto_enumTypes[5].Descriptor()
+}
+
+func (SessionEnd) Type() protoreflect.EnumType {
+	return &file_coord_proto_enumTypes[5]
+}
+
+func (x SessionEnd) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionEnd.Descriptor instead.
+func (SessionEnd) EnumDescriptor() ([]byte, []int) {
+	return file_coord_proto_rawDescGZIP(), []int{5}
+}
+
 type Hello_Mode int32
 
 const (
@@ -453,11 +511,11 @@ func (x Hello_Mode) String() string {
 }
 
 func (Hello_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_coord_proto_enumTypes[5].Descriptor()
+	return file_coord_proto_enumTypes[6].Descriptor()
 }
 
 func (Hello_Mode) Type() protoreflect.EnumType {
-	return &file_coord_proto_enumTypes[5]
+	return &file_coord_proto_enumTypes[6]
 }
 
 func (x Hello_Mode) Number() protoreflect.EnumNumber {
@@ -511,11 +569,11 @@ func (x Op_Kind) String() string {
 }
 
 func (Op_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_coord_proto_enumTypes[6].Descriptor()
+	return file_coord_proto_enumTypes[7].Descriptor()
 }
 
 func (Op_Kind) Type() protoreflect.EnumType {
-	return &file_coord_proto_enumTypes[6]
+	return &file_coord_proto_enumTypes[7]
 }
 
 func (x Op_Kind) Number() protoreflect.EnumNumber {
@@ -586,11 +644,11 @@ func (x Read_Kind) String() string {
 }
 
 func (Read_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_coord_proto_enumTypes[7].Descriptor()
+	return file_coord_proto_enumTypes[8].Descriptor()
 }
 
 func (Read_Kind) Type() protoreflect.EnumType {
-	return &file_coord_proto_enumTypes[7]
+	return &file_coord_proto_enumTypes[8]
 }
 
 func (x Read_Kind) Number() protoreflect.EnumNumber {
@@ -641,11 +699,11 @@ func (x Watch_Kind) String() string {
 }
 
 func (Watch_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_coord_proto_enumTypes[8].Descriptor()
+	return file_coord_proto_enumTypes[9].Descriptor()
 }
 
 func (Watch_Kind) Type() protoreflect.EnumType {
-	return &file_coord_proto_enumTypes[8]
+	return &file_coord_proto_enumTypes[9]
 }
 
 func (x Watch_Kind) Number() protoreflect.EnumNumber {
@@ -2958,16 +3016,19 @@ func (x *ReadReply) GetRead() *ReadResult {
 }
 
 type Error struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          Code                   `protobuf:"varint,1,opt,name=code,proto3,enum=coord.v1.Code" json:"code,omitempty"`
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Have          int64                  `protobuf:"varint,4,opt,name=have,proto3" json:"have,omitempty"`
-	Want          int64                  `protobuf:"varint,5,opt,name=want,proto3" json:"want,omitempty"`
-	OpIndex       int32                  `protobuf:"varint,6,opt,name=op_index,json=opIndex,proto3" json:"op_index,omitempty"` // within a multi
-	Limit         string                 `protobuf:"bytes,7,opt,name=limit,proto3" json:"limit,omitempty"`                     // the setting's name
-	MaybeDone     bool                   `protobuf:"varint,8,opt,name=maybe_done,json=maybeDone,proto3" json:"maybe_done,omitempty"`
-	RetryAfterMs  int64                  `protobuf:"varint,9,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Code         Code                   `protobuf:"varint,1,opt,name=code,proto3,enum=coord.v1.Code" json:"code,omitempty"`
+	Message      string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Path         string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Have         int64                  `protobuf:"varint,4,opt,name=have,proto3" json:"have,omitempty"`
+	Want         int64                  `protobuf:"varint,5,opt,name=want,proto3" json:"want,omitempty"`
+	OpIndex      int32                  `protobuf:"varint,6,opt,name=op_index,json=opIndex,proto3" json:"op_index,omitempty"` // within a multi
+	Limit        string                 `protobuf:"bytes,7,opt,name=limit,proto3" json:"limit,omitempty"`                     // the setting's name
+	MaybeDone    bool                   `protobuf:"varint,8,opt,name=maybe_done,json=maybeDone,proto3" json:"maybe_done,omitempty"`
+	RetryAfterMs int64                  `protobuf:"varint,9,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	// session_end says how the session ended, with CODE_SESSION_EXPIRED and
+	// CODE_SESSION_CLOSED. It is not set where the server does not know it.
+	SessionEnd    SessionEnd `protobuf:"varint,10,opt,name=session_end,json=sessionEnd,proto3,enum=coord.v1.SessionEnd" json:"session_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3063,6 +3124,13 @@ func (x *Error) GetRetryAfterMs() int64 {
 		return x.RetryAfterMs
 	}
 	return 0
+}
+
+func (x *Error) GetSessionEnd() SessionEnd {
+	if x != nil {
+		return x.SessionEnd
+	}
+	return SessionEnd_SESSION_END_UNSPECIFIED
 }
 
 var File_coord_proto protoreflect.FileDescriptor
@@ -3325,7 +3393,7 @@ const file_coord_proto_rawDesc = "" +
 	"\tReadReply\x12\x12\n" +
 	"\x04zxid\x18\x01 \x01(\x04R\x04zxid\x12%\n" +
 	"\x05error\x18\x02 \x01(\v2\x0f.coord.v1.ErrorR\x05error\x12(\n" +
-	"\x04read\x18\x03 \x01(\v2\x14.coord.v1.ReadResultR\x04read\"\xf7\x01\n" +
+	"\x04read\x18\x03 \x01(\v2\x14.coord.v1.ReadResultR\x04read\"\xae\x02\n" +
 	"\x05Error\x12\"\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x0e.coord.v1.CodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
@@ -3336,7 +3404,10 @@ const file_coord_proto_rawDesc = "" +
 	"\x05limit\x18\a \x01(\tR\x05limit\x12\x1d\n" +
 	"\n" +
 	"maybe_done\x18\b \x01(\bR\tmaybeDone\x12$\n" +
-	"\x0eretry_after_ms\x18\t \x01(\x03R\fretryAfterMs*i\n" +
+	"\x0eretry_after_ms\x18\t \x01(\x03R\fretryAfterMs\x125\n" +
+	"\vsession_end\x18\n" +
+	" \x01(\x0e2\x14.coord.v1.SessionEndR\n" +
+	"sessionEnd*i\n" +
 	"\bNodeKind\x12\x18\n" +
 	"\x14NODE_KIND_PERSISTENT\x10\x00\x12\x17\n" +
 	"\x13NODE_KIND_EPHEMERAL\x10\x01\x12\x17\n" +
@@ -3404,7 +3475,15 @@ const file_coord_proto_rawDesc = "" +
 	"\x0eCODE_MALFORMED\x10<\x12\x16\n" +
 	"\x12CODE_UNIMPLEMENTED\x10=\x12\x11\n" +
 	"\rCODE_INTERNAL\x10>\x12\x16\n" +
-	"\x12CODE_SLOW_CONSUMER\x10?2\xfa\x01\n" +
+	"\x12CODE_SLOW_CONSUMER\x10?*\xa8\x01\n" +
+	"\n" +
+	"SessionEnd\x12\x1b\n" +
+	"\x17SESSION_END_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12SESSION_END_CLOSED\x10\x01\x12\x17\n" +
+	"\x13SESSION_END_EXPIRED\x10\x02\x12\x16\n" +
+	"\x12SESSION_END_KILLED\x10\x03\x12\x1a\n" +
+	"\x16SESSION_END_TAKEN_OVER\x10\x04\x12\x18\n" +
+	"\x14SESSION_END_RESTORED\x10\x052\xfa\x01\n" +
 	"\x05Coord\x12?\n" +
 	"\aSession\x12\x18.coord.v1.SessionRequest\x1a\x16.coord.v1.SessionReply(\x010\x01\x12E\n" +
 	"\tHeartbeat\x12\x1a.coord.v1.HeartbeatRequest\x1a\x18.coord.v1.HeartbeatReply(\x010\x01\x125\n" +
@@ -3423,7 +3502,7 @@ func file_coord_proto_rawDescGZIP() []byte {
 	return file_coord_proto_rawDescData
 }
 
-var file_coord_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_coord_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
 var file_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_coord_proto_goTypes = []any{
 	(NodeKind)(0),            // 0: coord.v1.NodeKind
@@ -3431,105 +3510,107 @@ var file_coord_proto_goTypes = []any{
 	(EventType)(0),           // 2: coord.v1.EventType
 	(Cause)(0),               // 3: coord.v1.Cause
 	(Code)(0),                // 4: coord.v1.Code
-	(Hello_Mode)(0),          // 5: coord.v1.Hello.Mode
-	(Op_Kind)(0),             // 6: coord.v1.Op.Kind
-	(Read_Kind)(0),           // 7: coord.v1.Read.Kind
-	(Watch_Kind)(0),          // 8: coord.v1.Watch.Kind
-	(*SessionRequest)(nil),   // 9: coord.v1.SessionRequest
-	(*SessionReply)(nil),     // 10: coord.v1.SessionReply
-	(*Hello)(nil),            // 11: coord.v1.Hello
-	(*Auth)(nil),             // 12: coord.v1.Auth
-	(*Welcome)(nil),          // 13: coord.v1.Welcome
-	(*Limits)(nil),           // 14: coord.v1.Limits
-	(*Goodbye)(nil),          // 15: coord.v1.Goodbye
-	(*Request)(nil),          // 16: coord.v1.Request
-	(*Write)(nil),            // 17: coord.v1.Write
-	(*Skip)(nil),             // 18: coord.v1.Skip
-	(*Op)(nil),               // 19: coord.v1.Op
-	(*ACL)(nil),              // 20: coord.v1.ACL
-	(*Stat)(nil),             // 21: coord.v1.Stat
-	(*OpResult)(nil),         // 22: coord.v1.OpResult
-	(*Read)(nil),             // 23: coord.v1.Read
-	(*ReadResult)(nil),       // 24: coord.v1.ReadResult
-	(*Node)(nil),             // 25: coord.v1.Node
-	(*Watch)(nil),            // 26: coord.v1.Watch
-	(*Event)(nil),            // 27: coord.v1.Event
-	(*Reply)(nil),            // 28: coord.v1.Reply
-	(*HeartbeatRequest)(nil), // 29: coord.v1.HeartbeatRequest
-	(*Beat)(nil),             // 30: coord.v1.Beat
-	(*HeartbeatReply)(nil),   // 31: coord.v1.HeartbeatReply
-	(*BeatAnswer)(nil),       // 32: coord.v1.BeatAnswer
-	(*WriteRequest)(nil),     // 33: coord.v1.WriteRequest
-	(*WriteReply)(nil),       // 34: coord.v1.WriteReply
-	(*ReadRequest)(nil),      // 35: coord.v1.ReadRequest
-	(*ReadReply)(nil),        // 36: coord.v1.ReadReply
-	(*Error)(nil),            // 37: coord.v1.Error
+	(SessionEnd)(0),          // 5: coord.v1.SessionEnd
+	(Hello_Mode)(0),          // 6: coord.v1.Hello.Mode
+	(Op_Kind)(0),             // 7: coord.v1.Op.Kind
+	(Read_Kind)(0),           // 8: coord.v1.Read.Kind
+	(Watch_Kind)(0),          // 9: coord.v1.Watch.Kind
+	(*SessionRequest)(nil),   // 10: coord.v1.SessionRequest
+	(*SessionReply)(nil),     // 11: coord.v1.SessionReply
+	(*Hello)(nil),            // 12: coord.v1.Hello
+	(*Auth)(nil),             // 13: coord.v1.Auth
+	(*Welcome)(nil),          // 14: coord.v1.Welcome
+	(*Limits)(nil),           // 15: coord.v1.Limits
+	(*Goodbye)(nil),          // 16: coord.v1.Goodbye
+	(*Request)(nil),          // 17: coord.v1.Request
+	(*Write)(nil),            // 18: coord.v1.Write
+	(*Skip)(nil),             // 19: coord.v1.Skip
+	(*Op)(nil),               // 20: coord.v1.Op
+	(*ACL)(nil),              // 21: coord.v1.ACL
+	(*Stat)(nil),             // 22: coord.v1.Stat
+	(*OpResult)(nil),         // 23: coord.v1.OpResult
+	(*Read)(nil),             // 24: coord.v1.Read
+	(*ReadResult)(nil),       // 25: coord.v1.ReadResult
+	(*Node)(nil),             // 26: coord.v1.Node
+	(*Watch)(nil),            // 27: coord.v1.Watch
+	(*Event)(nil),            // 28: coord.v1.Event
+	(*Reply)(nil),            // 29: coord.v1.Reply
+	(*HeartbeatRequest)(nil), // 30: coord.v1.HeartbeatRequest
+	(*Beat)(nil),             // 31: coord.v1.Beat
+	(*HeartbeatReply)(nil),   // 32: coord.v1.HeartbeatReply
+	(*BeatAnswer)(nil),       // 33: coord.v1.BeatAnswer
+	(*WriteRequest)(nil),     // 34: coord.v1.WriteRequest
+	(*WriteReply)(nil),       // 35: coord.v1.WriteReply
+	(*ReadRequest)(nil),      // 36: coord.v1.ReadRequest
+	(*ReadReply)(nil),        // 37: coord.v1.ReadReply
+	(*Error)(nil),            // 38: coord.v1.Error
 }
 var file_coord_proto_depIdxs = []int32{
-	11, // 0: coord.v1.SessionRequest.hello:type_name -> coord.v1.Hello
-	16, // 1: coord.v1.SessionRequest.requests:type_name -> coord.v1.Request
-	13, // 2: coord.v1.SessionReply.welcome:type_name -> coord.v1.Welcome
-	28, // 3: coord.v1.SessionReply.replies:type_name -> coord.v1.Reply
-	27, // 4: coord.v1.SessionReply.events:type_name -> coord.v1.Event
-	15, // 5: coord.v1.SessionReply.goodbye:type_name -> coord.v1.Goodbye
-	5,  // 6: coord.v1.Hello.mode:type_name -> coord.v1.Hello.Mode
-	12, // 7: coord.v1.Hello.auth:type_name -> coord.v1.Auth
-	37, // 8: coord.v1.Welcome.error:type_name -> coord.v1.Error
-	14, // 9: coord.v1.Welcome.limits:type_name -> coord.v1.Limits
-	37, // 10: coord.v1.Goodbye.error:type_name -> coord.v1.Error
-	17, // 11: coord.v1.Request.write:type_name -> coord.v1.Write
-	18, // 12: coord.v1.Request.skip:type_name -> coord.v1.Skip
-	23, // 13: coord.v1.Request.read:type_name -> coord.v1.Read
-	26, // 14: coord.v1.Request.watch:type_name -> coord.v1.Watch
-	19, // 15: coord.v1.Write.ops:type_name -> coord.v1.Op
+	12, // 0: coord.v1.SessionRequest.hello:type_name -> coord.v1.Hello
+	17, // 1: coord.v1.SessionRequest.requests:type_name -> coord.v1.Request
+	14, // 2: coord.v1.SessionReply.welcome:type_name -> coord.v1.Welcome
+	29, // 3: coord.v1.SessionReply.replies:type_name -> coord.v1.Reply
+	28, // 4: coord.v1.SessionReply.events:type_name -> coord.v1.Event
+	16, // 5: coord.v1.SessionReply.goodbye:type_name -> coord.v1.Goodbye
+	6,  // 6: coord.v1.Hello.mode:type_name -> coord.v1.Hello.Mode
+	13, // 7: coord.v1.Hello.auth:type_name -> coord.v1.Auth
+	38, // 8: coord.v1.Welcome.error:type_name -> coord.v1.Error
+	15, // 9: coord.v1.Welcome.limits:type_name -> coord.v1.Limits
+	38, // 10: coord.v1.Goodbye.error:type_name -> coord.v1.Error
+	18, // 11: coord.v1.Request.write:type_name -> coord.v1.Write
+	19, // 12: coord.v1.Request.skip:type_name -> coord.v1.Skip
+	24, // 13: coord.v1.Request.read:type_name -> coord.v1.Read
+	27, // 14: coord.v1.Request.watch:type_name -> coord.v1.Watch
+	20, // 15: coord.v1.Write.ops:type_name -> coord.v1.Op
 	4,  // 16: coord.v1.Skip.code:type_name -> coord.v1.Code
-	6,  // 17: coord.v1.Op.kind:type_name -> coord.v1.Op.Kind
+	7,  // 17: coord.v1.Op.kind:type_name -> coord.v1.Op.Kind
 	0,  // 18: coord.v1.Op.node:type_name -> coord.v1.NodeKind
-	20, // 19: coord.v1.Op.acl:type_name -> coord.v1.ACL
+	21, // 19: coord.v1.Op.acl:type_name -> coord.v1.ACL
 	0,  // 20: coord.v1.Stat.kind:type_name -> coord.v1.NodeKind
-	6,  // 21: coord.v1.OpResult.kind:type_name -> coord.v1.Op.Kind
-	21, // 22: coord.v1.OpResult.stat:type_name -> coord.v1.Stat
-	37, // 23: coord.v1.OpResult.error:type_name -> coord.v1.Error
-	7,  // 24: coord.v1.Read.kind:type_name -> coord.v1.Read.Kind
+	7,  // 21: coord.v1.OpResult.kind:type_name -> coord.v1.Op.Kind
+	22, // 22: coord.v1.OpResult.stat:type_name -> coord.v1.Stat
+	38, // 23: coord.v1.OpResult.error:type_name -> coord.v1.Error
+	8,  // 24: coord.v1.Read.kind:type_name -> coord.v1.Read.Kind
 	1,  // 25: coord.v1.Read.mode:type_name -> coord.v1.ReadMode
-	21, // 26: coord.v1.ReadResult.stat:type_name -> coord.v1.Stat
-	20, // 27: coord.v1.ReadResult.acl:type_name -> coord.v1.ACL
-	25, // 28: coord.v1.ReadResult.nodes:type_name -> coord.v1.Node
-	21, // 29: coord.v1.Node.stat:type_name -> coord.v1.Stat
-	8,  // 30: coord.v1.Watch.kind:type_name -> coord.v1.Watch.Kind
+	22, // 26: coord.v1.ReadResult.stat:type_name -> coord.v1.Stat
+	21, // 27: coord.v1.ReadResult.acl:type_name -> coord.v1.ACL
+	26, // 28: coord.v1.ReadResult.nodes:type_name -> coord.v1.Node
+	22, // 29: coord.v1.Node.stat:type_name -> coord.v1.Stat
+	9,  // 30: coord.v1.Watch.kind:type_name -> coord.v1.Watch.Kind
 	1,  // 31: coord.v1.Watch.mode:type_name -> coord.v1.ReadMode
 	2,  // 32: coord.v1.Event.type:type_name -> coord.v1.EventType
-	21, // 33: coord.v1.Event.stat:type_name -> coord.v1.Stat
+	22, // 33: coord.v1.Event.stat:type_name -> coord.v1.Stat
 	3,  // 34: coord.v1.Event.cause:type_name -> coord.v1.Cause
-	37, // 35: coord.v1.Reply.error:type_name -> coord.v1.Error
-	22, // 36: coord.v1.Reply.results:type_name -> coord.v1.OpResult
-	24, // 37: coord.v1.Reply.read:type_name -> coord.v1.ReadResult
-	30, // 38: coord.v1.HeartbeatRequest.beats:type_name -> coord.v1.Beat
-	37, // 39: coord.v1.HeartbeatReply.error:type_name -> coord.v1.Error
-	32, // 40: coord.v1.HeartbeatReply.answers:type_name -> coord.v1.BeatAnswer
-	37, // 41: coord.v1.BeatAnswer.error:type_name -> coord.v1.Error
-	17, // 42: coord.v1.WriteRequest.write:type_name -> coord.v1.Write
-	12, // 43: coord.v1.WriteRequest.auth:type_name -> coord.v1.Auth
-	37, // 44: coord.v1.WriteReply.error:type_name -> coord.v1.Error
-	22, // 45: coord.v1.WriteReply.results:type_name -> coord.v1.OpResult
-	23, // 46: coord.v1.ReadRequest.read:type_name -> coord.v1.Read
-	12, // 47: coord.v1.ReadRequest.auth:type_name -> coord.v1.Auth
-	37, // 48: coord.v1.ReadReply.error:type_name -> coord.v1.Error
-	24, // 49: coord.v1.ReadReply.read:type_name -> coord.v1.ReadResult
+	38, // 35: coord.v1.Reply.error:type_name -> coord.v1.Error
+	23, // 36: coord.v1.Reply.results:type_name -> coord.v1.OpResult
+	25, // 37: coord.v1.Reply.read:type_name -> coord.v1.ReadResult
+	31, // 38: coord.v1.HeartbeatRequest.beats:type_name -> coord.v1.Beat
+	38, // 39: coord.v1.HeartbeatReply.error:type_name -> coord.v1.Error
+	33, // 40: coord.v1.HeartbeatReply.answers:type_name -> coord.v1.BeatAnswer
+	38, // 41: coord.v1.BeatAnswer.error:type_name -> coord.v1.Error
+	18, // 42: coord.v1.WriteRequest.write:type_name -> coord.v1.Write
+	13, // 43: coord.v1.WriteRequest.auth:type_name -> coord.v1.Auth
+	38, // 44: coord.v1.WriteReply.error:type_name -> coord.v1.Error
+	23, // 45: coord.v1.WriteReply.results:type_name -> coord.v1.OpResult
+	24, // 46: coord.v1.ReadRequest.read:type_name -> coord.v1.Read
+	13, // 47: coord.v1.ReadRequest.auth:type_name -> coord.v1.Auth
+	38, // 48: coord.v1.ReadReply.error:type_name -> coord.v1.Error
+	25, // 49: coord.v1.ReadReply.read:type_name -> coord.v1.ReadResult
 	4,  // 50: coord.v1.Error.code:type_name -> coord.v1.Code
-	9,  // 51: coord.v1.Coord.Session:input_type -> coord.v1.SessionRequest
-	29, // 52: coord.v1.Coord.Heartbeat:input_type -> coord.v1.HeartbeatRequest
-	33, // 53: coord.v1.Coord.Write:input_type -> coord.v1.WriteRequest
-	35, // 54: coord.v1.Coord.Read:input_type -> coord.v1.ReadRequest
-	10, // 55: coord.v1.Coord.Session:output_type -> coord.v1.SessionReply
-	31, // 56: coord.v1.Coord.Heartbeat:output_type -> coord.v1.HeartbeatReply
-	34, // 57: coord.v1.Coord.Write:output_type -> coord.v1.WriteReply
-	36, // 58: coord.v1.Coord.Read:output_type -> coord.v1.ReadReply
-	55, // [55:59] is the sub-list for method output_type
-	51, // [51:55] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	5,  // 51: coord.v1.Error.session_end:type_name -> coord.v1.SessionEnd
+	10, // 52: coord.v1.Coord.Session:input_type -> coord.v1.SessionRequest
+	30, // 53: coord.v1.Coord.Heartbeat:input_type -> coord.v1.HeartbeatRequest
+	34, // 54: coord.v1.Coord.Write:input_type -> coord.v1.WriteRequest
+	36, // 55: coord.v1.Coord.Read:input_type -> coord.v1.ReadRequest
+	11, // 56: coord.v1.Coord.Session:output_type -> coord.v1.SessionReply
+	32, // 57: coord.v1.Coord.Heartbeat:output_type -> coord.v1.HeartbeatReply
+	35, // 58: coord.v1.Coord.Write:output_type -> coord.v1.WriteReply
+	37, // 59: coord.v1.Coord.Read:output_type -> coord.v1.ReadReply
+	56, // [56:60] is the sub-list for method output_type
+	52, // [52:56] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_coord_proto_init() }
@@ -3546,7 +3627,7 @@ func file_coord_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coord_proto_rawDesc), len(file_coord_proto_rawDesc)),
-			NumEnums:      9,
+			NumEnums:      10,
 			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
