@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -26,7 +25,7 @@ type Admin struct {
 func NewAdmin(target string, opts ...Option) (*Admin, error) {
 	c, err := prepare(target, append(slices.Clone(opts), WithoutSession()))
 	if err != nil {
-		return nil, &Error{Op: opDial, Err: errors.Join(ErrBadArguments, err), Detail: err.Error(), Index: -1}
+		return nil, badArguments(opDial, err)
 	}
 	return &Admin{core: c, own: true}, nil
 }

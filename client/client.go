@@ -31,7 +31,7 @@ const (
 func Dial(ctx context.Context, target string, opts ...Option) (*Client, error) {
 	c, err := prepare(target, opts)
 	if err != nil {
-		return nil, &Error{Op: opDial, Err: errors.Join(ErrBadArguments, err), Detail: err.Error(), Index: -1}
+		return nil, badArguments(opDial, err)
 	}
 	s, err := newSession(c, c.opts.session(), c.opts.sessionless)
 	if err == nil {
@@ -67,7 +67,7 @@ func (s *Session) opened(ctx context.Context) error {
 	case <-ctx.Done():
 		tried := s.attempts()
 		err = &Error{
-			Op: opDial, Err: errors.Join(ctx.Err(), ErrUnavailable), Tried: tried, Index: -1,
+			Op: opDial, Err: &interrupted{ctx.Err(), ErrUnavailable}, Tried: tried, Index: -1,
 			Detail: fmt.Sprintf("no server has taken the session in %s", time.Since(began).Round(time.Millisecond)),
 		}
 	}
@@ -97,7 +97,7 @@ func (c *Client) NewSession(ctx context.Context, opts ...Option) (*Session, erro
 		opt(&o)
 	}
 	if err := o.validate(); err != nil {
-		return nil, &Error{Op: opDial, Err: errors.Join(ErrBadArguments, err), Detail: err.Error(), Index: -1}
+		return nil, badArguments(opDial, err)
 	}
 	s, err := newSession(c.core, o.session(), false)
 	if err != nil {

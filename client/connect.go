@@ -145,16 +145,17 @@ func (f *finder) find(ctx context.Context, keep *conn) *conn {
 // endRound decides after a round without success whether to go on.
 func (s *Session) endRound() (over bool) {
 	s.mu.Lock()
-	closing, established, hopelessAll := s.closing, s.established, len(s.tried) > 0
+	closing, established, hopelessAll, owed := s.closing, s.established, len(s.tried) > 0, false
 	for _, a := range s.tried {
 		hopelessAll = hopelessAll && hopeless(a.Err)
+		owed = owed || errors.As(a.Err, new(*silence))
 	}
 	s.mu.Unlock()
 	switch {
 	case closing:
 		s.finish(ByClient, "", 0)
 		return true
-	case !established && (s.core.opts.failFast || hopelessAll):
+	case !established && (hopelessAll || s.core.opts.failFast && !owed):
 		s.fail(&Error{Op: opDial, Err: ErrUnavailable, Tried: s.attempts(), Index: -1})
 		return true
 	default:
@@ -349,8 +350,14 @@ func (f *finder) silent(l *link, waiting *time.Timer, patience time.Duration, er
 	}
 	f.grow()
 	f.s.core.streams.silent(l.endpoint, time.Now().Add(-patience))
-	return fmt.Errorf("no answer within %s", patience)
+	return &silence{patience}
 }
+
+// silence is the error of a server that was reached and has not answered for so
+// long.
+type silence struct{ patience time.Duration }
+
+func (e *silence) Error() string { return fmt.Sprintf("no answer within %s", e.patience) }
 
 func (f *finder) grow() { f.patience = min(2*f.patience, maxPatience) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,43 @@ func TestDialSaysWhatItTried(t *testing.T) {
 			c.Server("n1").Start()
 		}()
 		connect(t, c)
+	})
+}
+
+// TestFailFastWaitsForAServerThatIsSlow: it is for those that are not there.
+func TestFailFastWaitsForAServerThatIsSlow(t *testing.T) {
+	fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
+		c.Server("n1").Stop()
+		c.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := Dial(ctx, c.Target(), FailFast(), WithGRPCOptions(c.DialOption()))
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("got %v", err)
+		}
+		time.AfterFunc(3*time.Second, c.Thaw)
+		connect(t, c, FailFast())
+	})
+}
+
+// TestFailFastRepeatsAWriteWhileAServerIsThere: one that may be repeated.
+func TestFailFastRepeatsAWriteWhileAServerIsThere(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c, FailFast(), WithoutSession())
+		ctx := WithRequestID(t.Context(), "order-1")
+		c.Server("n1").NotNow(coordpb.Code_CODE_UNAVAILABLE)
+		time.AfterFunc(3*time.Second, func() { c.Server("n1").NotNow(coordpb.Code_CODE_OK) })
+		began := time.Now()
+		must[Created](t)(cl.Create(ctx, "/a", nil))
+		if took := time.Since(began); took < 3*time.Second {
+			t.Fatalf("done after %s, before a server could", took)
+		}
+		c.Server("n1").Stop()
+		began = time.Now()
+		_, err := cl.Create(WithRequestID(t.Context(), "order-2"), "/b", nil)
+		if took := time.Since(began); !errors.Is(err, ErrUnavailable) || took > 5*time.Second {
+			t.Fatalf("%v after %s", err, took)
+		}
 	})
 }
 

@@ -151,7 +151,7 @@ func (e *Error) reason() string {
 	case e.Detail == "":
 		return e.Err.Error()
 	case strings.Contains(e.Detail, e.Err.Error()):
-		return e.Detail
+		return strings.TrimPrefix(e.Detail, e.Path+": ") // the path was named before
 	default:
 		return e.Err.Error() + ": " + e.Detail
 	}
@@ -160,12 +160,24 @@ func (e *Error) reason() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// interrupted is a write that its context left behind: both facts are true of
-// it, and errors.Is finds either.
+// interrupted is a call that its context, or the end of its session, left behind:
+// both facts are true of it, and errors.Is finds either.
 type interrupted struct {
-	cause error // the context's error
-	fact  error // ErrUnknownOutcome or ErrCancelled
+	cause error // why nobody waits any more
+	fact  error // what is known of the call: ErrUnknownOutcome, ErrCancelled or ErrUnavailable
 }
 
 func (e *interrupted) Error() string   { return e.cause.Error() + ", " + e.fact.Error() }
 func (e *interrupted) Unwrap() []error { return []error{e.cause, e.fact} }
+
+// badArguments is the error of a call that cannot be made as it is.
+func badArguments(op string, err error) *Error {
+	return &Error{Op: op, Err: &argumentError{err}, Detail: err.Error(), Index: -1}
+}
+
+// argumentError says what is wrong with an argument. It matches ErrBadArguments,
+// without saying so in words, and what the reason matches.
+type argumentError struct{ reason error }
+
+func (e *argumentError) Error() string   { return e.reason.Error() }
+func (e *argumentError) Unwrap() []error { return []error{ErrBadArguments, e.reason} }

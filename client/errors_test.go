@@ -72,6 +72,39 @@ func TestErrorsSayWhatWasTried(t *testing.T) {
 	}
 }
 
+// TestErrorsSayEachThingOnce: on one line.
+func TestErrorsSayEachThingOnce(t *testing.T) {
+	for target, want := range map[string]string{
+		"":                `dial: no endpoint: want host:port,host:port`,
+		"http://x":        `dial: target "http://x": scheme must be coord or coords`,
+		"coord://h?nme=x": `dial: target "coord://h?nme=x": unknown parameter "nme"; known are session, name and identity`,
+	} {
+		if _, err := Dial(t.Context(), target); err == nil || err.Error() != want || !errors.Is(err, ErrBadArguments) {
+			t.Errorf("%q: %v", target, err)
+		}
+		if _, err := NewAdmin(target); err == nil || err.Error() != want || !errors.Is(err, ErrBadArguments) {
+			t.Errorf("%q: %v", target, err)
+		}
+	}
+	cl := &Client{core: &core{opts: &options{}}}
+	err := cl.txnError(fromProto(opTxn, "", "n1", &coordpb.Error{
+		Code: coordpb.Code_CODE_NO_NODE, Message: "operation 1: no such node", OpIndex: 1,
+	}), []Op{OpCreate("/a", nil), OpCreate("/nope", nil)})
+	if want := "txn /nope (operation 1): no such node"; err.Error() != want || !errors.Is(err, ErrNoNode) {
+		t.Errorf("got %v", err)
+	}
+	err = fromProto("exists", "/a", "n1", &coordpb.Error{Code: coordpb.Code_CODE_NO_NODE, Message: "/a: no such node"})
+	if want := "exists /a: no such node"; err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	for _, fact := range []error{ErrUnknownOutcome, ErrUnavailable} {
+		both := &interrupted{context.DeadlineExceeded, fact}
+		if strings.Contains(both.Error(), "\n") || !errors.Is(both, fact) || !errors.Is(both, context.DeadlineExceeded) {
+			t.Errorf("got %v", both)
+		}
+	}
+}
+
 func TestTargets(t *testing.T) {
 	for _, c := range []struct {
 		target, endpoints, chroot, name string

@@ -100,8 +100,11 @@ func WithReads(m ReadMode) Option { return func(o *options) { o.reads = m } }
 // ([WithRequestID]).
 func WithoutSession() Option { return func(o *options) { o.sessionless = true } }
 
-// FailFast makes Dial give up after one round in which no endpoint could be
-// reached, instead of trying until its context ends.
+// FailFast makes Dial give up after one round in which each endpoint could not be
+// reached or has refused, for the moment or for good, instead of trying until its
+// context ends. While some server was reached and only owes its answer, Dial
+// waits for it all the same. A write outside of a session is given up after a
+// round in which no server was reached.
 func FailFast() Option { return func(o *options) { o.failFast = true } }
 
 // WithStateListener is told each new state of the session, in order, by one

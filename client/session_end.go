@@ -205,18 +205,38 @@ func (s *Session) callError() error {
 
 // refused ends the session because a server said that it is over.
 func (s *Session) refused(e *coordpb.Error, nextSeq uint64) {
-	reason := Killed
-	switch e.GetCode() {
-	case coordpb.Code_CODE_SESSION_EXPIRED:
-		reason = Silent
-	case coordpb.Code_CODE_UNKNOWN_SESSION:
-		reason = Restore
-	default:
-	}
+	reason, detail := endReason(e)
 	s.mu.Lock()
 	s.told = true
 	s.mu.Unlock()
-	s.finish(reason, e.GetMessage(), nextSeq)
+	s.finish(reason, detail, nextSeq)
+}
+
+// endReason is what a server says about the end of the session, and what that
+// leaves to add. A server that is older than the field for it, or does not
+// remember, gives only a code.
+func endReason(e *coordpb.Error) (r Reason, detail string) {
+	switch e.GetSessionEnd() {
+	case coordpb.SessionEnd_SESSION_END_EXPIRED:
+		return Silent, "the cluster heard nothing from it"
+	case coordpb.SessionEnd_SESSION_END_KILLED:
+		return Killed, "killed by an administrator"
+	case coordpb.SessionEnd_SESSION_END_TAKEN_OVER:
+		return Killed, "taken over by a newer session of the same identity"
+	case coordpb.SessionEnd_SESSION_END_CLOSED:
+		return Killed, "closed over another connection"
+	case coordpb.SessionEnd_SESSION_END_RESTORED:
+		return Restore, "the cluster's state was replaced by a backup"
+	default:
+	}
+	switch e.GetCode() {
+	case coordpb.Code_CODE_SESSION_EXPIRED:
+		return Silent, e.GetMessage()
+	case coordpb.Code_CODE_UNKNOWN_SESSION:
+		return Restore, e.GetMessage()
+	default:
+		return Killed, e.GetMessage()
+	}
 }
 
 // fail gives up a session that the cluster has not accepted.

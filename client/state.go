@@ -57,7 +57,8 @@ const (
 	// AuthLost: the deadline passed while servers refused this client's
 	// credentials.
 	AuthLost Reason = "no longer authenticated"
-	// Restore: the cluster does not know the session, as after a restore.
+	// Restore: the cluster does not know the session any more: a backup was
+	// restored, or the session ended too long ago.
 	Restore Reason = "unknown to the cluster"
 )
 
@@ -72,7 +73,7 @@ type SessionError struct {
 	// since LastAck. A value near Timeout says that the pause was here and not
 	// in the cluster or the network.
 	Stalled time.Duration
-	Detail  string // the server's words, when there were any
+	Detail  string // what else is known: how another ended it, or the server's words
 }
 
 // Error implements error.

@@ -163,7 +163,7 @@ func (s *Session) outcome(op, path string, c *call) error {
 	if c.err != nil {
 		e := &Error{Op: op, Path: path, Err: c.err, Index: -1}
 		if c.maybe {
-			e.Err, e.Outcome = errors.Join(c.err, ErrUnknownOutcome), MaybeDone
+			e.Err, e.Outcome = &interrupted{c.err, ErrUnknownOutcome}, MaybeDone
 		}
 		return e
 	}

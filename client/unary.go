@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -92,6 +91,8 @@ type tries struct {
 	maybe  bool // some attempt may have been done
 	seen   map[string]Attempt
 	failed int // rounds
+
+	reached bool // some server was, in this round
 }
 
 // newTries begins at the endpoint that serves the session, as it is known to
@@ -142,6 +143,7 @@ func (t *tries) call(ctx context.Context, f func(context.Context, *link) (*coord
 	if err != nil {
 		return false, err
 	}
+	t.reached = true
 	refused, err := f(ctx, l)
 	if passing(refused.GetCode()) {
 		t.seen[e] = Attempt{Endpoint: e, At: began, Took: time.Since(began), Err: fromProto("", "", e, refused).Err}
@@ -163,9 +165,10 @@ func (t *tries) again(ctx context.Context) bool {
 	for _, a := range t.seen {
 		hopelessAll = hopelessAll && hopeless(a.Err)
 	}
-	if hopelessAll || t.core.opts.failFast {
+	if hopelessAll || t.core.opts.failFast && !t.reached {
 		return false
 	}
+	t.reached = false
 	sleep(ctx, t.core.opts.retry.wait(t.failed))
 	return ctx.Err() == nil
 }
@@ -182,7 +185,7 @@ func (t *tries) failure(ctx context.Context, op, path string) error {
 		e.Err, e.Outcome = ErrUnknownOutcome, MaybeDone
 	}
 	if err := ctx.Err(); err != nil {
-		e.Err = errors.Join(err, e.Err)
+		e.Err = &interrupted{err, e.Err}
 	}
 	return e
 }

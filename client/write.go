@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/coordd/coord/api/coordpb"
 )
@@ -124,6 +126,7 @@ func (c *Client) txnError(err error, ops []Op) error {
 	}
 	if i := int(e.fromServer.GetOpIndex()); i >= 0 && i < len(ops) {
 		e.Index, e.Path = i, ops[i].path
+		e.Detail = strings.TrimPrefix(e.Detail, fmt.Sprintf("operation %d: ", i)) // Index says it
 	}
 	return err
 }

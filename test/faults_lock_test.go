@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -318,17 +319,18 @@ func TestHolderIsToldOfEveryLossWithItsReason(t *testing.T) {
 	for _, loss := range []struct {
 		name   string
 		reason error
+		words  string // that a person needs
 		act    func(h *lock.Handle)
 	}{
-		{"deleted", lock.ErrDeleted, func(h *lock.Handle) {
+		{"deleted", lock.ErrDeleted, "deleted", func(h *lock.Handle) {
 			if err := admin.Delete(ctx, h.Node(), client.AnyVersion); err != nil {
 				t.Error(err)
 			}
 		}},
-		{"ended by another", client.ErrSessionExpired, func(*lock.Handle) {
+		{"ended by another", client.ErrSessionExpired, string(client.Killed) + ": taken over", func(*lock.Handle) {
 			cl = dial(t, addresses, client.WithSessionTimeout(2*time.Second), client.WithIdentity("holder"))
 		}},
-		{"silent", lock.ErrMargin, func(*lock.Handle) {
+		{"silent", lock.ErrMargin, "not answered in time", func(*lock.Handle) {
 			for _, p := range px {
 				p.refuse.Store(true)
 				p.cut()
@@ -344,8 +346,12 @@ func TestHolderIsToldOfEveryLossWithItsReason(t *testing.T) {
 		}
 		cause := context.Cause(h.Context())
 		var e *lock.LostError
-		if h.Held() || h.Context().Err() == nil || !errors.As(cause, &e) || e.Token != h.FencingToken() || !errors.Is(cause, loss.reason) {
+		if h.Held() || h.Context().Err() == nil || !errors.As(cause, &e) || e.Token != h.FencingToken() || !errors.Is(cause, loss.reason) || !strings.Contains(cause.Error(), loss.words) {
 			t.Errorf("%s: held %v, cause %v", loss.name, h.Held(), cause)
+		}
+		var end *client.SessionError
+		if errors.Is(cause, client.ErrSessionExpired) && (!errors.As(cause, &end) || end.Reason != client.Killed) {
+			t.Errorf("%s: the session's end is %v", loss.name, cause)
 		}
 		release(t, acquire(t, lock.New(admin, "/lock")))
 	}

@@ -122,7 +122,7 @@ func (c *Cluster) beat(server string, m *coordpb.Beat) *coordpb.BeatAnswer {
 	case c.frozen:
 		return nil
 	case s == nil:
-		r.Error = code(coordpb.Code_CODE_SESSION_EXPIRED, "")
+		r.Error = c.ended(m.SessionId)
 	case s.secret != string(m.Secret):
 		r.Error = code(coordpb.Code_CODE_AUTH_FAILED, "")
 	case s.connection != m.Connection || s.server != server:

@@ -49,6 +49,7 @@ type Cluster struct {
 
 	beatStreams map[*beatStream]struct{}
 	wires       map[*wire]struct{}
+	ends        map[uint64]coordpb.SessionEnd // of ended sessions
 	requests    map[string]*coordpb.WriteReply
 	onReply     func(server string, r *coordpb.Reply) Action
 	onWrite     func(w *coordpb.Write)
@@ -73,7 +74,7 @@ func New(t testing.TB, n int) *Cluster {
 		t: t, zxid: 1 << 32, nodes: map[string]*node{"/": {children: map[string]bool{}}},
 		sessions: map[uint64]*session{}, nonces: map[string]uint64{}, streams: map[*stream]struct{}{},
 		requests: map[string]*coordpb.WriteReply{}, Timeout: 10 * time.Second, PageSize: 1000,
-		beatStreams: map[*beatStream]struct{}{}, wires: map[*wire]struct{}{},
+		ends: map[uint64]coordpb.SessionEnd{}, beatStreams: map[*beatStream]struct{}{}, wires: map[*wire]struct{}{},
 	}
 	c.thawed = sync.NewCond(&c.mu)
 	for i := range n {
@@ -198,7 +199,13 @@ func (c *Cluster) Forget() {
 }
 
 // Expire ends a session as for silence and tells its connection.
-func (c *Cluster) Expire(id uint64) { c.endSession(id, coordpb.Cause_CAUSE_SESSION_EXPIRED) }
+func (c *Cluster) Expire(id uint64) { c.End(id, coordpb.SessionEnd_SESSION_END_EXPIRED) }
+
+// End ends a session for a reason and tells its connection. Unspecified is what a
+// server does that is older than the field.
+func (c *Cluster) End(id uint64, why coordpb.SessionEnd) {
+	c.endSession(id, coordpb.Cause_CAUSE_SESSION_EXPIRED, why)
+}
 
 // ExpireSilent ends the sessions that were not heard of for their timeout and
 // returns how many.

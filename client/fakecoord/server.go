@@ -100,7 +100,7 @@ func (s *Server) IgnoreBeats(on bool) {
 	s.deaf = on
 }
 
-// NotNow makes the server refuse each request with this code, without doing it
+// NotNow makes the server refuse each request and write with this code, without doing it
 // and without taking its number; CODE_OK ends it.
 func (s *Server) NotNow(code coordpb.Code) {
 	s.c.mu.Lock()
@@ -115,7 +115,7 @@ func (s *Server) CutAll() {
 
 // Goodbye ends the session streams of this server with a reason.
 func (s *Server) Goodbye(reason coordpb.Code) {
-	s.each(func(st *stream) { st.goodbye(reason) })
+	s.each(func(st *stream) { st.goodbye(code(reason, "")) })
 }
 
 func (s *Server) each(f func(*stream)) {
@@ -226,6 +226,7 @@ func (s *Server) greet(st *stream, h *coordpb.Hello) *coordpb.Welcome {
 	sess, current, bad := c.enter(h)
 	if bad != coordpb.Code_CODE_OK {
 		w.Error, w.Current = code(bad, ""), current
+		w.Error.SessionEnd = c.ends[h.SessionId]
 		return w
 	}
 	sess.server, sess.heard = s.name, time.Now()
@@ -261,7 +262,7 @@ func (c *Cluster) enter(h *coordpb.Hello) (s *session, current uint64, bad coord
 			if h.TakeOver != o.id {
 				return nil, o.id, coordpb.Code_CODE_IDENTITY_IN_USE
 			}
-			c.endLocked(o, coordpb.Cause_CAUSE_REQUEST)
+			c.endLocked(o, coordpb.Cause_CAUSE_REQUEST, coordpb.SessionEnd_SESSION_END_TAKEN_OVER)
 		}
 	}
 	c.counts.Opens++
@@ -281,6 +282,10 @@ func (c *Cluster) enter(h *coordpb.Hello) (s *session, current uint64, bad coord
 func (s *Server) Write(ctx context.Context, r *coordpb.WriteRequest) (*coordpb.WriteReply, error) {
 	c := s.c
 	c.mu.Lock()
+	if s.notNow != coordpb.Code_CODE_OK {
+		defer c.mu.Unlock()
+		return &coordpb.WriteReply{Error: code(s.notNow, "")}, nil
+	}
 	out, known := c.requests[r.RequestId]
 	if known && r.RequestId != "" {
 		out = proto.Clone(out).(*coordpb.WriteReply)

@@ -66,6 +66,11 @@ func code(c coordpb.Code, path string) *coordpb.Error {
 	return &coordpb.Error{Code: c, Path: path}
 }
 
+// ended is the error for a session that has ended.
+func (c *Cluster) ended(id uint64) *coordpb.Error {
+	return &coordpb.Error{Code: coordpb.Code_CODE_SESSION_EXPIRED, SessionEnd: c.ends[id]}
+}
+
 // apply does a write at the next zxid and returns its results.
 func (c *Cluster) apply(w *coordpb.Write, s *session) *coordpb.Reply {
 	c.counts.Writes++
@@ -215,23 +220,27 @@ func (c *Cluster) publish(t *tx) {
 
 // endSession deletes the session and its nodes in one transaction and tells its
 // connection.
-func (c *Cluster) endSession(id uint64, cause coordpb.Cause) {
+func (c *Cluster) endSession(id uint64, cause coordpb.Cause, why coordpb.SessionEnd) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sessions[id]
 	if s == nil {
 		return
 	}
-	c.endLocked(s, cause)
-	for st := range c.streams {
-		if st.session == s {
-			st.goodbye(coordpb.Code_CODE_SESSION_EXPIRED)
-		}
-	}
+	c.endLocked(s, cause, why)
 }
 
-func (c *Cluster) endLocked(s *session, cause coordpb.Cause) {
+// endLocked ends a session. Its stream is told, unless it was closed over it.
+func (c *Cluster) endLocked(s *session, cause coordpb.Cause, why coordpb.SessionEnd) {
 	delete(c.sessions, s.id)
+	c.ends[s.id] = why
+	defer func() {
+		for st := range c.streams {
+			if st.session == s && why != coordpb.SessionEnd_SESSION_END_CLOSED {
+				st.goodbye(c.ended(s.id))
+			}
+		}
+	}()
 	c.zxid++
 	t := &tx{c: c, session: s.id, cause: cause}
 	for _, p := range c.pathsLocked("/") {
@@ -275,7 +284,7 @@ func (c *Cluster) numbered(s *session, r *coordpb.Request) *coordpb.Reply {
 		c.counts.Skips++
 		reply = &coordpb.Reply{Zxid: c.zxid, Error: code(r.Skip.Code, "")}
 	case r.Close:
-		c.endLocked(s, coordpb.Cause_CAUSE_SESSION_CLOSED)
+		c.endLocked(s, coordpb.Cause_CAUSE_SESSION_CLOSED, coordpb.SessionEnd_SESSION_END_CLOSED)
 		reply = &coordpb.Reply{Zxid: c.zxid}
 	default:
 		reply = c.apply(r.Write, s)

@@ -43,8 +43,8 @@ func (st *stream) put(m *coordpb.SessionReply) {
 	}
 }
 
-func (st *stream) goodbye(reason coordpb.Code) {
-	st.put(&coordpb.SessionReply{Goodbye: &coordpb.Goodbye{Error: code(reason, "")}})
+func (st *stream) goodbye(reason *coordpb.Error) {
+	st.put(&coordpb.SessionReply{Goodbye: &coordpb.Goodbye{Error: reason}})
 	st.bye = true
 }
 
@@ -101,8 +101,10 @@ func (st *stream) request(r *coordpb.Request) {
 		}
 		s := st.session
 		switch {
-		case s == nil || c.sessions[s.id] == nil && s.results[r.Seq] == nil:
+		case s == nil:
 			st.reply(&coordpb.Reply{Seq: r.Seq, Error: code(coordpb.Code_CODE_SESSION_EXPIRED, "")})
+		case c.sessions[s.id] == nil && s.results[r.Seq] == nil:
+			st.reply(&coordpb.Reply{Seq: r.Seq, Error: c.ended(s.id)})
 		case s.connection != st.number:
 			st.reply(&coordpb.Reply{Seq: r.Seq, Error: code(coordpb.Code_CODE_SESSION_MOVED, "")})
 		default:
