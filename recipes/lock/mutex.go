@@ -33,9 +33,14 @@ func (m *Mutex) Path() string { return m.path }
 
 // Acquire joins the queue and returns when the lock is held. If ctx ends first
 // it leaves the queue and returns ctx's error; the queue entry is removed even
-// though ctx is done. It returns early, with an error that matches ErrLost and
-// client.ErrSessionExpired, when its own session dies while waiting, and with
-// ErrLost when somebody deletes its queue entry.
+// though ctx is done.
+//
+// It returns early, with an error that matches ErrLost and says more, when its
+// place in the queue is lost: ErrMargin when the cluster has not answered until
+// the safety margin before its session's deadline, client.ErrSessionExpired when
+// the session was ended before that, ErrDeleted when somebody deleted its queue
+// entry. A waiter gives up at the margin like a holder, although its session may
+// still come back: a lock that is granted now would be lost at once.
 func (m *Mutex) Acquire(ctx context.Context) (*Handle, error) {
 	p, err := m.join(ctx)
 	if err != nil {
