@@ -52,6 +52,7 @@ type batcher struct {
 	// more waits or is under way.
 	applied func(index uint64)
 	took    func(time.Duration) // may be nil
+	failed  func(commands int)  // may be nil; hears of an entry whose outcome is unknown
 
 	wake nudge // the queue is not empty
 	room nudge // the queue has room again
@@ -246,6 +247,9 @@ func (b *batcher) land(f inFlight, slots <-chan struct{}) error {
 		}
 	}
 	if err != nil {
+		if b.failed != nil {
+			b.failed(len(f.batch))
+		}
 		settleAll(f.batch, err)
 		return fmt.Errorf("propose: %w", err)
 	}

@@ -124,6 +124,8 @@ type Timings struct {
 	Fsync  func(time.Duration) // one append to the log
 	Commit func(time.Duration) // of a batch, at the leader, from seal to applied
 	Apply  func(time.Duration) // of an entry
+	// Snapshot is one snapshot that was written, from the wish until it is durable.
+	Snapshot func(time.Duration)
 }
 
 // Net is how the peer port reaches others. Zero fields use TCP.

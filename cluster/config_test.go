@@ -163,3 +163,27 @@ func TestWritesAreRefusedOnlyWhenAQuorumIsShortOfRoom(t *testing.T) {
 		})
 	})
 }
+
+func TestDataDirectoryIsMeasuredWithoutTheReserve(t *testing.T) {
+	dir := t.TempDir()
+	d := newDiskRoom(dir, 1<<20)
+	if err := d.look(); err != nil { // makes the reserve
+		t.Fatal(err)
+	}
+	if err := d.measure(); err != nil || d.used.Load() != 0 {
+		t.Errorf("%d bytes in a directory that has the reserve alone, %v", d.used.Load(), err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a", "b", "c"), make([]byte, 100_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.measure(); err != nil || d.used.Load() < 100_000 || d.used.Load() > 200_000 {
+		t.Errorf("%d bytes for 100000, %v", d.used.Load(), err)
+	}
+	d.dir = filepath.Join(dir, "none")
+	if err := d.measure(); err != nil {
+		t.Errorf("a directory that is gone: %v", err)
+	}
+}

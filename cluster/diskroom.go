@@ -35,7 +35,8 @@ type diskRoom struct {
 	low       atomic.Bool // here
 	quorumBad atomic.Bool // as the leader said
 	freeBytes atomic.Int64
-	held      bool // the reserve file has its blocks; used by one goroutine
+	used      atomic.Int64 // bytes, see measure
+	held      bool         // the reserve file has its blocks; used by one goroutine
 }
 
 func newDiskRoom(dir string, reserve int64) *diskRoom {
@@ -118,6 +119,9 @@ func (n *Node) diskLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := n.disk.look(); err != nil {
 			n.log.Warn("cannot look after the room on the disk", "err", err)
+		}
+		if err := n.disk.measure(); err != nil {
+			n.log.Debug("cannot measure the data directory", "err", err)
 		}
 		if now := n.disk.isLow(); now != was {
 			was = now

@@ -30,7 +30,7 @@ type formation struct {
 	node *Node
 
 	mu      sync.Mutex
-	wanted  bool   // an operator asked here
+	wanted  int    // operators who ask here, and wait
 	waiting string // for what
 }
 
@@ -82,20 +82,28 @@ func (f *formation) wait(format string, args ...any) {
 func (f *formation) isWanted() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.wanted
+	return f.wanted > 0
+}
+
+// want counts an operator who asks, or with -1 one who does not any more.
+func (f *formation) want(more int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wanted += more
 }
 
 // Form allows the listed peers to form a new cluster, as cluster.bootstrap: auto
 // does by itself, and waits until it is formed; it may be called at any of them.
 // It returns the cluster id; a *NotFormedError that says what is missing when
-// ctx ends first; and ErrRefused if there is a cluster already.
+// ctx ends first; and ErrRefused if there is a cluster already. When ctx ends the
+// wish ends with it: nothing is formed later because somebody once asked. A first
+// server that has begun the cluster by then takes in the others all the same.
 func (n *Node) Form(ctx context.Context) (clusterID string, err error) {
 	if n.Formed() == nil {
 		return n.stores.cluster(), fmt.Errorf("%w: the cluster is formed, its id is %s", ErrRefused, n.stores.cluster())
 	}
-	n.form.mu.Lock()
-	n.form.wanted = true
-	n.form.mu.Unlock()
+	n.form.want(1)
+	defer n.form.want(-1)
 	for {
 		changed := n.changed.C()
 		err := n.Formed()

@@ -88,6 +88,22 @@ func TestFormSaysWhatIsMissing(t *testing.T) {
 	})
 }
 
+// An operator who gave up finds no cluster later that nobody waits for.
+func TestWishToFormEndsWithItsContext(t *testing.T) {
+	inFakeTime(t, 3, func(c *Config) { c.Bootstrap = BootstrapManual }, func(w *world) {
+		w.start("n1", "n2")
+		for _, at := range []string{"n1", "n2"} {
+			ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Second)
+			if _, err := w.node(at).Form(ctx); !errors.Is(err, ErrNotFormed) {
+				t.Errorf("Form at %s: %v", at, err)
+			}
+			cancel()
+		}
+		w.start("n3") // nothing is missing any more, but for the wish
+		w.staysUnformed("n1", "coordctl cluster init")
+	})
+}
+
 func TestNobodyBootstrapsWhileAPeerIsSilent(t *testing.T) {
 	inFakeTime(t, 3, nil, func(w *world) {
 		w.start("n1", "n2")

@@ -33,6 +33,9 @@ type forwarder struct {
 	// server is this server's own line.
 	serverID string
 	boot     uint64
+	// malformed hears of commands that are not offered; may be nil. It must not
+	// block or call the forwarder.
+	malformed func(error)
 
 	mu       sync.Mutex // guards what follows
 	sessions map[lineKey]*line
@@ -71,6 +74,7 @@ func newForwarder(self serverID, boot uint64) *forwarder {
 
 // submit takes a command of a session's line.
 func (f *forwarder) submit(ref fsm.LineRef, seq uint64, cmd []byte, w Waiter) {
+	cmd = f.sound(ref, seq, cmd)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := lineKey{ref.Session, ref.Generation}
@@ -93,7 +97,23 @@ func (f *forwarder) propose(c *fsm.Command, w Waiter) {
 	if len(f.own.queue) > 0 {
 		numbered.Ack = f.own.queue[0].seq - 1
 	}
-	f.enqueueLocked(f.own, numbered.Seq, fsm.AppendCommand(nil, &numbered), w)
+	cmd := f.sound(numbered.Line, numbered.Seq, fsm.AppendCommand(nil, &numbered))
+	f.enqueueLocked(f.own, numbered.Seq, cmd, w)
+}
+
+// sound returns cmd if the replicas can read it. A command that they cannot read
+// stops every one of them, and one that the leader refuses would be offered for
+// ever. So a skip takes its number: the numbers behind it are not stuck, and its
+// waiter hears of an internal error.
+func (f *forwarder) sound(ref fsm.LineRef, seq uint64, cmd []byte) []byte {
+	err := fsm.Validate(cmd)
+	if err == nil {
+		return cmd
+	}
+	if f.malformed != nil {
+		f.malformed(err)
+	}
+	return fsm.AppendCommand(nil, &fsm.Command{Kind: fsm.CmdSkip, Line: ref, Seq: seq, Code: fsm.CodeInternal})
 }
 
 func (f *forwarder) enqueueLocked(l *line, seq uint64, cmd []byte, w Waiter) {

@@ -111,11 +111,18 @@ type Counters struct {
 	Transactions uint64 // commands that took a zxid
 	Repeated     uint64 // commands that had been done before
 	Gaps, Again  uint64 // commands that had to be offered again
+	Moved        uint64 // commands of a connection that another one has replaced
+	Gone         uint64 // commands of a session that had ended
+	OldBoot      uint64 // commands of a start of a server that is over
+	Malformed    uint64 // proposals of this server that no replica could have read
+	Unsettled    uint64 // commands at this leader in entries that failed
 	Snapshots    uint64
 }
 
 type counters struct {
-	proposals, entries, commands, transactions, repeated, gaps, again, snapshots atomic.Uint64
+	proposals, entries, commands, transactions, repeated, snapshots atomic.Uint64
+
+	gaps, again, moved, gone, oldBoot, malformed, unsettled atomic.Uint64
 }
 
 func (c *counters) count(r *fsm.Result) {
@@ -130,7 +137,13 @@ func (c *counters) count(r *fsm.Result) {
 		c.gaps.Add(1)
 	case fsm.StatusAgain:
 		c.again.Add(1)
-	case fsm.StatusDone, fsm.StatusMoved, fsm.StatusGone, fsm.StatusAcknowledged, fsm.StatusOldBoot:
+	case fsm.StatusMoved:
+		c.moved.Add(1)
+	case fsm.StatusGone:
+		c.gone.Add(1)
+	case fsm.StatusOldBoot:
+		c.oldBoot.Add(1)
+	case fsm.StatusDone, fsm.StatusAcknowledged:
 	}
 }
 
@@ -140,7 +153,8 @@ func (n *Node) Counters() Counters {
 	return Counters{
 		Proposals: c.proposals.Load(), Entries: c.entries.Load(), Commands: c.commands.Load(),
 		Transactions: c.transactions.Load(), Repeated: c.repeated.Load(),
-		Gaps: c.gaps.Load(), Again: c.again.Load(), Snapshots: c.snapshots.Load(),
+		Gaps: c.gaps.Load(), Again: c.again.Load(), Moved: c.moved.Load(), Gone: c.gone.Load(), OldBoot: c.oldBoot.Load(),
+		Malformed: c.malformed.Load(), Unsettled: c.unsettled.Load(), Snapshots: c.snapshots.Load(),
 	}
 }
 

@@ -113,6 +113,7 @@ func newBoot() uint64 {
 func (n *Node) makeParts() {
 	n.addresses = newAddresses(n.cfg.Peers)
 	n.fwd = newForwarder(n.id, n.boot)
+	n.fwd.malformed = n.malformed
 	n.rounds = newRounds(n.id, n, n.termAsker, roundTimeout*n.cfg.Election, n.changed)
 	n.reads = newReads(n)
 	n.signs = newSigns(n.now, n.cfg.reportInterval())
@@ -204,9 +205,18 @@ func (n *Node) PeerAddr() net.Addr { return n.listener.Addr() }
 // be submitted again as something else (a skip): whichever is applied answers
 // both. Submit never blocks and takes everything: the caller bounds what is
 // unanswered, and reads no more from clients while Overloaded.
+//
+// A command that the replicas could not read is a fault of this server. It would
+// stop every one of them, so a skip with fsm.ErrInternal takes its number.
 func (n *Node) Submit(line fsm.LineRef, seq uint64, cmd []byte, w Waiter) {
 	n.counters.proposals.Add(1)
 	n.fwd.submit(line, seq, cmd, w)
+}
+
+// malformed counts a command of this server that is not offered, and says so.
+func (n *Node) malformed(err error) {
+	n.counters.malformed.Add(1)
+	n.log.Error("a command of this server was badly made and is not proposed", "event", "malformed_command", "err", err)
 }
 
 // DropLine forgets what is pending on the line of a session's connection: its

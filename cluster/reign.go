@@ -30,10 +30,12 @@ const epochRetry = 10 * time.Millisecond
 // long as it lasts. It compares terms and needs no signal that one began or
 // ended: two leaderships within a moment may give one signal, or two.
 func (n *Node) leadLoop(ctx context.Context) {
+	said := announcer{log: n.log}
+	defer said.look(0, false)
 	for ctx.Err() == nil {
 		changed := n.changed.C()
 		term, ok := n.leads()
-		if !ok {
+		if said.look(term, ok); !ok {
 			awaitChange(ctx, changed)
 			continue
 		}
@@ -44,7 +46,7 @@ func (n *Node) leadLoop(ctx context.Context) {
 			}
 			continue
 		}
-		n.reignOver(ctx, term)
+		n.reignOver(ctx, term, &said)
 	}
 }
 
@@ -81,18 +83,18 @@ func (n *Node) warnOfClock(clock int64) {
 }
 
 // reignOver leads until the leadership of term is lost or ctx ends.
-func (n *Node) reignOver(ctx context.Context, term uint64) {
+func (n *Node) reignOver(ctx context.Context, term uint64, said *announcer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := n.newReign(term)
-	n.log.Info("this server leads", "event", "leader_changed", "term", term)
+	said.reigns(term)
 	n.reign.Store(r)
 	n.changed.flash()
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		defer cancel()
 		if err := r.batch.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			n.log.Info("a proposal failed, the leadership ends", "term", term, "err", err)
+			said.fails(err)
 		}
 	})
 	parts.Go(func() { r.live.run(ctx) })
@@ -105,7 +107,6 @@ func (n *Node) reignOver(ctx context.Context, term uint64) {
 	parts.Wait()
 	close(r.over)
 	n.changed.flash()
-	n.log.Info("this server leads no more", "term", term)
 }
 
 func (n *Node) awaitDeposition(ctx context.Context, term uint64) {
@@ -127,6 +128,7 @@ func (n *Node) newReign(term uint64) *reign {
 	clock := func() int64 { return base + (n.now() - since).Milliseconds() }
 	r := &reign{term: term, since: since, over: make(chan struct{})}
 	r.batch = newBatcher(n.raft.Load(), clock, n.entryCommitted, n.cfg.Timings.Commit)
+	r.batch.failed = func(commands int) { n.counters.unsettled.Add(uint64(commands)) }
 	r.live = newLiveness(n, r)
 	return r
 }

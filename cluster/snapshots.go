@@ -36,6 +36,7 @@ func (s *snapshots) applied(index uint64) { s.newest.Store(index) }
 func (s *snapshots) run(ctx context.Context) {
 	if list, err := s.node.stores.snaps.List(); err == nil && len(list) > 0 {
 		s.covered.Store(list[0].Index)
+		s.node.stores.snaps.newest.CompareAndSwap(0, list[0].Size)
 	}
 	for ctx.Err() == nil {
 		wait := snapshotTick
@@ -88,7 +89,11 @@ func (s *snapshots) take() (uint64, error) {
 	}
 	s.covered.Store(index)
 	s.node.counters.snapshots.Add(1)
-	s.node.log.Info("wrote a snapshot", "event", "snapshot", "index", index, "took", time.Since(start))
+	took := time.Since(start)
+	if f := s.node.cfg.Timings.Snapshot; f != nil {
+		f(took)
+	}
+	s.node.log.Info("wrote a snapshot", "event", "snapshot", "index", index, "took", took)
 	return index, nil
 }
 

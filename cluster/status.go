@@ -27,9 +27,12 @@ type Status struct {
 	Formed                 bool
 	Waiting                string // not formed: for what
 	StaleAge               time.Duration
-	Pending                int   // proposals of this server that are unanswered
-	PendingBytes           int64 // their size
-	Uptime                 time.Duration
+	// LastContact is the time since the leader was heard of: 0 at the leader, and
+	// since the start of the server if it never heard of one.
+	LastContact  time.Duration
+	Pending      int   // proposals of this server that are unanswered
+	PendingBytes int64 // their size
+	Uptime       time.Duration
 	// Checks are what readiness depends on; Ready says that all are met.
 	Checks []Check
 	Ready  bool
@@ -48,6 +51,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		Name: n.cfg.Name, ID: string(n.id), ClusterName: n.cfg.ClusterName, ClusterID: n.stores.cluster(),
 		Zxid: n.machine.Zxid(), AppliedIndex: n.machine.Index(), StaleAge: n.StaleAge(), Uptime: n.now() - n.born,
+		LastContact: n.lastContact(),
 	}
 	pending, size := n.fwd.load()
 	s.Pending, s.PendingBytes = pending, int64(size)
@@ -74,11 +78,23 @@ func (n *Node) Status() Status {
 	return s
 }
 
+func (n *Node) lastContact() time.Duration {
+	if r := n.raft.Load(); r != nil {
+		if _, leads := n.leads(); leads {
+			return 0
+		}
+		if last := r.LastContact(); !last.IsZero() {
+			return max(0, time.Since(last))
+		}
+	}
+	return n.now() - n.born
+}
+
 func (n *Node) checks(s *Status) []Check {
 	behind := int64(s.CommitIndex) - int64(s.AppliedIndex)
 	return []Check{
 		{"started", n.raft.Load() != nil && !n.stopping.Load(), "raft runs and is not told to stop"},
-		{"formed", s.Formed, s.Waiting},
+		{"formed", s.Formed, orElse(s.Waiting, "a majority of the listed peers have a vote")},
 		{"leader", s.Leader != "", orElse(s.Leader, "no leader is known")},
 		{"applied", behind <= maxBehind, fmt.Sprintf("%d entries behind", max(behind, 0))},
 		{"restored", !n.restoring(), "no snapshot is being installed"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -35,6 +36,9 @@ type snapshotStore struct {
 	// onNew hears where a new snapshot ends, once it is durable and before raft
 	// cuts the log.
 	onNew func(logPosition)
+	// newest is the size of the newest snapshot in bytes; 0: there is none, or
+	// nobody has looked since the start.
+	newest atomic.Int64
 
 	reaping sync.Mutex
 }
@@ -136,12 +140,14 @@ type snapshotSink struct {
 	raft.SnapshotSink
 	store    *snapshotStore
 	end      logPosition
-	unsynced int // bytes
+	unsynced int   // bytes
+	written  int64 // bytes
 }
 
 // Write adds to the snapshot, and forces it to the disk bit by bit.
 func (s *snapshotSink) Write(p []byte) (int, error) {
 	n, err := s.SnapshotSink.Write(p)
+	s.written += int64(n)
 	if s.unsynced += n; err == nil && s.unsynced >= syncEvery {
 		s.unsynced = 0
 		err = syncFile(filepath.Join(s.store.path, s.ID()+tmpSuffix, "state.bin"))
@@ -168,6 +174,7 @@ func (s *snapshotSink) Close() error {
 		s.removeUnfinished()
 		return err
 	}
+	s.store.newest.Store(s.written)
 	s.store.onNew(s.end)
 	s.store.reap()
 	return nil
