@@ -1,15 +1,13 @@
 package server
 
 import (
-	"context"
+	"math"
 	"runtime"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/coordd/coord/api/coordpb"
-	"github.com/coordd/coord/cluster"
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/internal/buildinfo"
 	"github.com/coordd/coord/session"
@@ -95,63 +93,22 @@ func (c collector) collectProcess(out collection) {
 	out.counter("coord_connections_refused_total", "Client connections closed at once because of a limit.", s.grpcListener.refused.Load(), "protocol", protocolLabel)
 	out.counter("coord_internal_errors_total", "Errors that should not be. Their text is in the log.", s.faults.n.Load())
 	out.counter("coord_panics_total", "Panics that ended one request or stream.", s.metrics.panics.Load())
-	if s.tls == nil {
-		return
+	out.add(prometheus.CounterValue, "coord_process_stall_seconds_total", "Time in which this process should have run and did not.", s.stalls.seconds(), nil)
+	c.collectTLS(out)
+}
+
+// collectTLS says when the certificate ends. Without one there is nothing that
+// ends, so an alert on the time that is left stays silent.
+func (c collector) collectTLS(out collection) {
+	expiry, failures := math.Inf(1), uint64(0)
+	if t := c.s.tls; t != nil {
+		expiry, failures = float64(t.Expiry().Unix()), t.Failures()
 	}
 	for _, listener := range []string{"grpc", "http", "peer"} {
-		out.gauge("coord_tls_certificate_expiry_timestamp_seconds", "When the certificate in use ends, in seconds since 1970.",
-			float64(s.tls.Expiry().Unix()), "listener", listener)
+		out.gauge("coord_tls_certificate_expiry_timestamp_seconds", "When the certificate in use ends, in seconds since 1970; +Inf without TLS.",
+			expiry, "listener", listener)
 	}
-	out.counter("coord_tls_reload_failures_total", "New certificate files that were refused.", s.tls.Failures())
-}
-
-func (c collector) collectRaft(out collection) {
-	s, st := c.s, c.s.cluster.Status()
-	out.gauge("coord_raft_is_leader", "1 if this server leads.", truth(st.Leading))
-	out.gauge("coord_raft_has_leader", "1 if this server knows a leader.", truth(st.Leader != ""))
-	out.gauge("coord_raft_term", "Raft's term.", float64(st.Term))
-	out.counter("coord_raft_leader_changes_total", "Leaderships that began since the start of the server.", s.hub.leaders.Load())
-	out.gauge("coord_raft_last_index", "Index of the last entry in the log.", float64(st.LastIndex))
-	out.gauge("coord_raft_commit_index", "Index of the last entry known to be committed.", float64(st.CommitIndex))
-	out.gauge("coord_raft_applied_index", "Index of the last entry applied.", float64(st.AppliedIndex))
-	out.gauge("coord_stale_age_seconds", "Time since this server knew to have everything that was committed.", st.StaleAge.Seconds())
-	out.gauge("coord_ready", "1 if clients should come here.", truth(st.Ready))
-	out.histogram("coord_raft_fsync_duration_seconds", "One append to the log, with its flush to the disk.", &s.metrics.fsync)
-	out.histogram("coord_raft_commit_duration_seconds", "A batch at the leader, from the seal until it is applied.", &s.metrics.commit)
-	out.histogram("coord_raft_apply_duration_seconds", "One log entry at the state machine.", &s.metrics.apply)
-	out.gauge("coord_proposals_pending", "Proposals of this server that are unanswered.", float64(st.Pending))
-	counts := s.cluster.Counters()
-	out.counter("coord_proposals_total", "Proposals that entered the cluster here.", counts.Proposals)
-	out.counter("coord_raft_entries_applied_total", "Log entries applied.", counts.Entries)
-	out.counter("coord_transactions_total", "Transactions applied.", counts.Transactions)
-	out.counter("coord_deduplicated_requests_total", "Requests that had been done before and were answered from memory.", counts.Repeated+s.hub.deduplicated.Load())
-	out.counter("coord_raft_snapshots_total", "Snapshots written.", counts.Snapshots)
-	if st.Leading {
-		c.collectPeers(out)
-	}
-}
-
-// collectPeers counts the members, at the leader, which knows them.
-func (c collector) collectPeers(out collection) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	counts := map[[2]string]float64{}
-	for _, m := range c.s.cluster.Members(ctx).Members {
-		suffrage, state := "voter", "in_contact"
-		if m.Role != cluster.RoleLeader && m.Role != cluster.RoleVoter {
-			suffrage = "nonvoter"
-		}
-		if !m.InContact {
-			state = "lost"
-		}
-		if m.Role == cluster.RoleMissing {
-			state = "missing"
-		}
-		counts[[2]string{suffrage, state}]++
-	}
-	for k, n := range counts {
-		out.gauge("coord_raft_peers", "Servers of the cluster, as the leader sees them.", n, "suffrage", k[0], "state", k[1])
-	}
+	out.counter("coord_tls_reload_failures_total", "New certificate files that were refused.", failures)
 }
 
 func (c collector) collectRequests(out collection) {
@@ -197,11 +154,10 @@ func (c collector) collectState(out collection) {
 	for k, n := range h.watchCounts() {
 		out.gauge("coord_watches", "Watches set at this server.", float64(n), "kind", watch.Kind(k).String())
 	}
-	for t := range h.events {
-		if n := h.events[t].Load(); n > 0 {
-			out.counter("coord_watch_events_total", "Events queued for clients.", n, "type", coordpb.EventType(t).String())
-		}
+	for t := coordpb.EventType_EVENT_UNSPECIFIED + 1; int(t) < len(h.events); t++ {
+		out.counter("coord_watch_events_total", "Events queued for clients.", h.events[t].Load(), "type", t.String())
 	}
+	out.histogram("coord_watch_lag_seconds", "From the moment an event is queued, at the apply of its transaction, until it is handed to the network.", &c.s.metrics.watchLag)
 	out.counter("coord_slow_consumers_total", "Streams ended because their client did not read.", h.slow.Load())
 }
 

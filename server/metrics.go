@@ -18,7 +18,9 @@ type metrics struct {
 	requests  [opNames][codeSlots]atomic.Uint64
 	durations [opNames]histogram
 
-	fsync, commit, apply histogram
+	fsync, commit, apply, snapshot histogram
+	// watchLag is from the queueing of an event until it is handed to the network.
+	watchLag histogram
 
 	throttled struct{ rate, overload, unary atomic.Uint64 }
 	refused   atomic.Uint64 // calls refused for want of an admin identity

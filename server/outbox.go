@@ -2,6 +2,7 @@ package server
 
 import (
 	"sync"
+	"time"
 
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/fsm"
@@ -11,7 +12,7 @@ import (
 
 // item is one reply or event that waits to be sent: pointers to what the state
 // machine left, so that queueing it costs little and encoding happens outside
-// every lock. Everything an item points to is immutable.
+// every lock. Everything an item points to is immutable once it is queued.
 type item struct {
 	// id is a write's number, another request's id, or an event's watch.
 	id   uint64
@@ -44,6 +45,8 @@ type event struct {
 	// stat and data are the present state, for EVENT_PRESENT.
 	stat *znode.Stat
 	data []byte
+	// queued is when the event was put into the first outbox, which sets it.
+	queued time.Time
 }
 
 // itemOverhead is what an item counts for beside its data, in bytes.
@@ -108,7 +111,8 @@ func (o *outbox) reply(it item, size int) {
 	o.signal()
 }
 
-// event queues an event of watch id at z. It reports false if that ended the
+// event queues an event of watch id at z. An event for several outboxes must be
+// queued by one goroutine, under one lock. It reports false if that ended the
 // stream.
 func (o *outbox) event(id uint64, z zxid.ID, e *event) bool {
 	o.mu.Lock()
@@ -121,6 +125,9 @@ func (o *outbox) event(id uint64, z zxid.ID, e *event) bool {
 	if len(o.items) >= o.maxItems || o.bytes+size > o.maxBytes {
 		o.overflowLocked()
 		return false
+	}
+	if e.queued.IsZero() {
+		e.queued = time.Now()
 	}
 	o.items = append(o.items, item{id: id, zxid: z, event: e})
 	o.bytes += size

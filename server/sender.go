@@ -3,6 +3,7 @@ package server
 import (
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/fsm"
@@ -31,7 +32,8 @@ type sender struct {
 	size       int
 	registered bool // msg has a reply that registers a watch
 	replies    int
-	now        int64 // stopwatch, read once for all that is sent in one go
+	queued     []time.Time // when the events in msg were queued
+	now        int64       // stopwatch, read once for all that is sent in one go
 }
 
 // run sends until the goodbye is out, the stream breaks, or stop is closed and
@@ -103,6 +105,7 @@ func (s *sender) add(it *item, readable map[*event]bool) {
 	if it.event != nil {
 		e := s.enc.event(it, readable == nil || !it.event.withData || readable[it.event])
 		s.msg.Events = append(s.msg.Events, e)
+		s.queued = append(s.queued, it.event.queued)
 		s.size += it.event.size()
 		return
 	}
@@ -130,8 +133,23 @@ func (s *sender) flush(zxid uint64) error {
 	s.msg.Zxid, s.size, s.registered, s.replies = 0, 0, false, 0
 	if err == nil {
 		s.c.sent(n)
+		s.lagged()
 	}
 	return err
+}
+
+// lagged counts how long the events that were just sent had waited.
+func (s *sender) lagged() {
+	if len(s.queued) == 0 {
+		return
+	}
+	now := time.Now()
+	for _, t := range s.queued {
+		s.c.s.metrics.watchLag.observe(now.Sub(t))
+	}
+	if s.queued = s.queued[:0]; cap(s.queued) > maxSlab {
+		s.queued = nil
+	}
 }
 
 // recycle empties a list and keeps its memory unless there is much of it.

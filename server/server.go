@@ -59,6 +59,7 @@ type Server struct {
 	queues  *queues
 	reader  *reader
 	metrics *metrics
+	stalls  stallMeter
 	faults  *faults
 	health  *health.Server
 	ready   atomic.Pointer[readiness]
@@ -118,6 +119,7 @@ func newParts(cfg Config) *Server {
 		stopping: make(chan struct{}),
 		stopped:  make(chan struct{}),
 	}
+	s.stalls.now = s.clock.now
 	s.hub, s.queues = newHub(s), newQueues(s.clock)
 	s.reader = newReader(s)
 	s.ready.Store(&readiness{})
@@ -177,6 +179,8 @@ func (s *Server) openNode() error {
 		Fsync:  func(d time.Duration) { s.metrics.fsync.observe(d) },
 		Commit: func(d time.Duration) { s.metrics.commit.observe(d) },
 		Apply:  func(d time.Duration) { s.metrics.apply.observe(d) },
+
+		Snapshot: func(d time.Duration) { s.metrics.snapshot.observe(d) },
 	}
 	n, err := cluster.Open(c)
 	if err != nil {
@@ -271,6 +275,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { s.reader.run(life); return nil })
 	g.Go(func() error { s.watchHealth(life); return nil })
 	g.Go(func() error { s.sweep(life); return nil })
+	g.Go(func() error { s.stalls.run(life); return nil })
 	s.log.Info("serving", "event", "serving", "grpc", s.cfg.Advertise.GRPC, "http", s.cfg.Advertise.HTTP)
 
 	<-failed.Done()

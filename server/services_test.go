@@ -40,7 +40,8 @@ func TestHealthOverHTTPAndGRPC(t *testing.T) {
 		t.Errorf("livez: %d %q", code, body)
 	}
 	code, body := r.httpGet("/readyz?verbose")
-	if code != 200 || !strings.Contains(body, "[+] leader: n1") || !strings.HasSuffix(body, "ready\n") {
+	if code != 200 || !strings.Contains(body, "[+] leader: n1") ||
+		!strings.Contains(body, "[+] formed: a majority") || !strings.HasSuffix(body, "ready\n") {
 		t.Errorf("readyz: %d %q", code, body)
 	}
 	health := grpc_health_v1.NewHealthClient(r.conn)
@@ -92,6 +93,9 @@ func TestMetricsParseAndKeepTheirNames(t *testing.T) {
 		"coord_deduplicated_requests_total", "coord_sessions", "coord_sessions_opened_total", "coord_sessions_closed_total",
 		"coord_session_silence_ratio", "coord_znodes", "coord_data_bytes", "coord_watches", "coord_watch_events_total",
 		"coord_connections", "coord_zxid_epoch", "coord_zxid_counter",
+		"coord_raft_last_contact_seconds", "coord_raft_snapshot_duration_seconds", "coord_raft_snapshot_size_bytes",
+		"coord_store_size_bytes", "coord_store_free_bytes", "coord_proposals_failed_total", "coord_process_stall_seconds_total",
+		"coord_watch_lag_seconds", "coord_tls_certificate_expiry_timestamp_seconds", "coord_tls_reload_failures_total",
 		"process_cpu_seconds_total", "process_resident_memory_bytes", "go_goroutines",
 	} {
 		if families[name] == nil {
