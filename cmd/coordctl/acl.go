@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,6 +67,9 @@ func newACLSetCmd(e *env) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if !anyAdmin(list) {
+					e.warn("WARNING: %s: no entry has the permission a, so that only a superuser can set this ACL again", args[0])
+				}
 				return e.object("Node", nodeItem{Path: args[0], Stat: newStatItem(&st)}, func(io.Writer) error { return nil })
 			})
 		},
@@ -73,6 +77,11 @@ func newACLSetCmd(e *env) *cobra.Command {
 	cmd.Flags().Int64Var(&version, "version", client.AnyVersion, "only if the ACL is at this version (aversion of the Stat)")
 	cmd.Flags().Lookup("version").DefValue = "any"
 	return cmd
+}
+
+// anyAdmin says whether somebody may set the ACL.
+func anyAdmin(list []client.ACL) bool {
+	return slices.ContainsFunc(list, func(a client.ACL) bool { return a.Perms&znode.PermAdmin != 0 })
 }
 
 // aclItem is an entry as scripts see it.

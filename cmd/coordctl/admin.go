@@ -49,7 +49,7 @@ func (e *env) adminMany(ctx context.Context, op string, f func(context.Context, 
 	defer closeQuietly(a)
 	p := e.pace(ctx)
 	defer p.stop()
-	return adminError(op, p.result(f(p.ctx, a.Any(), p.answered)))
+	return e.unmask(adminError(op, p.result(f(p.ctx, a.Any(), p.answered))))
 }
 
 // adminError names the call, and takes a refusal for what it is.

@@ -46,10 +46,10 @@ func namedContext(f *contexts.File, name string) (contexts.Context, error) {
 }
 
 func newContextAddCmd(e *env) *cobra.Command {
-	var protected bool
+	var protected, replace bool
 	cmd := &cobra.Command{
 		Use:   "add NAME",
-		Short: "Add or replace a context, made of the global flags",
+		Short: "Add a context, made of the global flags",
 		Example: "  coordctl context add prod -e n1:7420,n2:7420,n3:7420 --cacert ca.pem --protected\n" +
 			"  coordctl context use prod",
 		Args: cobra.ExactArgs(1),
@@ -58,6 +58,10 @@ func newContextAddCmd(e *env) *cobra.Command {
 				return usagef("context add needs --endpoints")
 			}
 			return updateContexts(func(f *contexts.File) error {
+				if old, exists := f.Contexts[args[0]]; exists && !replace && !e.yes {
+					return &codedError{exitPrecondition, fmt.Errorf("context add: %q exists, with the endpoints %s\nhint: --replace (or --yes) puts this one in its place",
+						args[0], strings.Join(old.Endpoints, ","))}
+				}
 				f.Set(args[0], contexts.Context{
 					Endpoints: e.endpoints, CACert: e.cacert, Cert: e.cert, Key: e.key,
 					ServerName: e.serverName, AuthFile: e.authFile, Protected: protected,
@@ -69,6 +73,7 @@ func newContextAddCmd(e *env) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&replace, "replace", false, "put it in the place of one of that name")
 	cmd.Flags().BoolVar(&protected, "protected", false, "ask for typed confirmation before anything is destroyed")
 	return cmd
 }

@@ -49,6 +49,25 @@ func (e *quorumError) Hint() string {
 	return fmt.Sprintf("--stale reads what %s has (up to zxid %s)", strings.Join(e.answering, " or "), e.zxid)
 }
 
+// notFormedError says for what a cluster waits that is not formed. It wraps the
+// error that it explains.
+type notFormedError struct {
+	err     error
+	waiting string
+}
+
+func (e *notFormedError) Error() string { return "the cluster is not formed yet: " + e.waiting }
+
+func (e *notFormedError) Unwrap() []error { return []error{client.ErrNotFormed, e.err} }
+
+// Hint implements hinted.
+func (e *notFormedError) Hint() string {
+	if strings.Contains(e.waiting, "cluster init") {
+		return "`coordctl cluster init` forms the cluster, once"
+	}
+	return "`coordctl wait ready` waits until it is formed"
+}
+
 // diagnosisReserve is the part of a request's time limit that is kept for
 // finding out why there was no answer.
 func diagnosisReserve(limit time.Duration) time.Duration { return min(limit/4, 500*time.Millisecond) }
@@ -78,7 +97,7 @@ func explain(err error, all []serverStatus) error {
 			continue
 		}
 		if s.reply.Waiting != "" {
-			return fmt.Errorf("%w: %s", client.ErrNotFormed, s.reply.Waiting)
+			return &notFormedError{err, s.reply.Waiting}
 		}
 		if s.reply.MembersFromLeader {
 			return err // there is a leader that answers: it is something else
@@ -131,7 +150,7 @@ func undiagnosed(err error) bool {
 		return false
 	}
 	for _, a := range ce.Tried {
-		if !errors.As(a.Err, new(*net.OpError)) {
+		if !errors.As(a.Err, new(*net.OpError)) && !errors.Is(a.Err, errStranger) {
 			return true
 		}
 	}

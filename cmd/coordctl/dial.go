@@ -37,8 +37,11 @@ func (e *env) dialWithin(p *pace, more ...client.Option) (*client.Client, error)
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for round := 0; ; round++ {
 		c, err := client.Dial(p.ctx, strings.Join(t.Endpoints, ","), append(opts, more...)...)
+		if round == 0 {
+			err = e.unmask(err)
+		}
 		if err == nil || !mayPass(err) {
 			return c, wrongTarget(unanswered(err, t.Endpoints, p.began))
 		}
@@ -61,10 +64,16 @@ func wrongTarget(err error) error {
 }
 
 // unanswered names the endpoints in an error that came before any of them had
-// answered.
+// answered, and counts the time of all rounds in one that came after the last.
 func unanswered(err error, endpoints []string, began time.Time) error {
 	var ce *client.Error
-	if !errors.Is(err, client.ErrUnavailable) || !errors.As(err, &ce) || len(ce.Tried) > 0 {
+	if !errors.Is(err, client.ErrUnavailable) || !errors.As(err, &ce) {
+		return err
+	}
+	for i := range ce.Tried {
+		ce.Tried[i].At, ce.Tried[i].Took = began, time.Since(began)
+	}
+	if len(ce.Tried) > 0 {
 		return err
 	}
 	for _, e := range endpoints {
@@ -77,7 +86,8 @@ func unanswered(err error, endpoints []string, began time.Time) error {
 const dialPause = 50 * time.Millisecond
 
 // mayPass says that some endpoint has a server that does not take the client at
-// the moment, as during an election.
+// the moment, as during an election. One whose cluster is not formed may need a
+// person for that.
 func mayPass(err error) bool {
 	var ce *client.Error
 	if !errors.Is(err, client.ErrUnavailable) || !errors.As(err, &ce) {
@@ -85,7 +95,7 @@ func mayPass(err error) bool {
 	}
 	for _, a := range ce.Tried {
 		final := errors.As(a.Err, new(*net.OpError)) || strings.HasPrefix(a.Err.Error(), "tls: ") ||
-			status.Code(a.Err) == codes.Unimplemented
+			status.Code(a.Err) == codes.Unimplemented || errors.Is(a.Err, errStranger) || errors.Is(a.Err, client.ErrNotFormed)
 		if !final {
 			return true
 		}

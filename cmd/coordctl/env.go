@@ -44,7 +44,8 @@ type env struct {
 	yes        bool
 	stale      bool
 
-	started bool // the command line was understood
+	started bool   // the command line was understood
+	command string // as cobra names it, once started
 }
 
 func newEnv(stdin io.Reader, stdout, stderr io.Writer) *env {

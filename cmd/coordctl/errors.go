@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/lock"
 	"github.com/coordd/coord/session"
 )
 
@@ -73,6 +74,7 @@ var kinds = []struct {
 }{
 	{errInterrupted, "Interrupted", exitInterrupted},
 	{errUnhealthy, "Unhealthy", exitUnhealthy},
+	{lock.ErrBusy, "Busy", exitNotAcquired},
 	{client.ErrNoNode, "NoNode", exitNotFound},
 	{errNoLock, "NoLock", exitNotFound},
 	{errOtherNode, "OtherNode", exitPrecondition},
@@ -106,7 +108,11 @@ var kinds = []struct {
 func classify(err error) (name string, code int) {
 	var quorum *quorumError
 	var coded *codedError
+	var conflict *conflictError
 	switch {
+	case errors.As(err, &conflict):
+		name, _ := named(err)
+		return name, conflict.code
 	case errors.As(err, &coded):
 		name, _ := classify(coded.err)
 		return name, coded.code
@@ -166,8 +172,11 @@ func describeAndHint(err error) (message, next string) {
 // which endpoints were tried, which versions were compared.
 func describe(err error) string {
 	var quorum *quorumError
+	var unformed *notFormedError
 	var ce *client.Error
 	switch {
+	case errors.As(err, &unformed):
+		return unformed.Error()
 	case errors.As(err, &quorum) && errors.Is(err, client.ErrUnknownOutcome) && errors.As(err, &ce):
 		return quorum.Error() + "\n" + operation(ce) + " may have been done or not"
 	case errors.As(err, &quorum):
@@ -235,15 +244,20 @@ type hinted interface{ Hint() string }
 
 func hint(err error) string {
 	var h hinted
+	var ce *client.Error
 	switch {
 	case errors.As(err, &h):
 		return h.Hint()
 	case errors.Is(err, client.ErrNotFormed):
 		return "`coordctl cluster init` forms the cluster, once"
+	case errors.Is(err, client.ErrBadVersion) && errors.As(err, &ce) && inTxn(ce):
+		return "nothing was done; read it again and decide anew, or leave \"version\" out of the operation to do it at any version"
 	case errors.Is(err, client.ErrBadVersion):
 		return "read it again and decide anew, or leave --version out to overwrite whatever is there"
 	case errors.Is(err, client.ErrNotEmpty):
 		return "`coordctl deleteall` deletes a node with all below it"
+	case metStranger(err):
+		return "endpoints are the servers' ports for clients (listen.grpc, 7420 unless set), not those for HTTP or among themselves"
 	case errors.Is(err, client.ErrUnavailable):
 		return "`coordd dev` starts a server here; set endpoints with -e, COORDCTL_ENDPOINTS or `coordctl context add`"
 	}
@@ -259,12 +273,27 @@ type errorBody struct {
 	Have *int64 `json:"have,omitempty"`
 	Want *int64 `json:"want,omitempty"`
 	// Index is the place of the failed operation in a transaction.
-	Index *int   `json:"index,omitempty"`
-	Hint  string `json:"hint,omitempty"`
+	Index *int `json:"index,omitempty"`
+	// Outcome is notDone or maybeDone, of writes.
+	Outcome string `json:"outcome,omitempty"`
+	// Holder has the lock, of code Busy.
+	Holder *holderBody `json:"holder,omitempty"`
+	Hint   string      `json:"hint,omitempty"`
+}
+
+// holderBody is who has a lock.
+type holderBody struct {
+	Owner string `json:"owner"`
+	Token string `json:"token"`
 }
 
 func (e *env) reportJSON(err error, name string) {
-	body := errorBody{Code: name}
+	body := errorBody{Code: name, Outcome: outcome(e.command, err)}
+	var busy *lock.BusyError
+	if errors.As(err, &busy) {
+		body.Path = busy.Path
+		body.Holder = &holderBody{busy.Holder.Owner, busy.Holder.Token.String()}
+	}
 	body.Message, body.Hint = describeAndHint(err)
 	var ce *client.Error
 	if errors.As(err, &ce) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +110,66 @@ func TestStrangersAreNamed(t *testing.T) {
 	}
 	if !strings.Contains(r.stderr, l.Addr().String()) {
 		t.Errorf("stderr:\n%s", r.stderr)
+	}
+}
+
+// The HTTP port is easily taken for the clients' one: that is said at once, for
+// every kind of request.
+func TestHTTPPortIsNamed(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	address := web.Listener.Addr().String()
+	for _, line := range []string{"get /x", "set /x y", "create -e /x", "status", "sessions", "watch /x"} {
+		began := time.Now()
+		r := ctl(t, "", append([]string{"-e", address, "--timeout", "1m"}, strings.Fields(line)...)...)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s took %s", line, took)
+		}
+		if r.code != exitUnreachable || !strings.Contains(r.stderr, address) ||
+			!strings.Contains(r.stderr, "answers, but not as a coordd client port") || !strings.Contains(r.stderr, "listen.grpc") {
+			t.Errorf("%s: exit code %d\n%s", line, r.code, r.stderr)
+		}
+	}
+	for _, live := range sharedCluster(t).Endpoints() {
+		if isStranger(live) {
+			t.Errorf("%s is taken for a stranger", live)
+		}
+	}
+	if isStranger(closedPort(t)) {
+		t.Error("a closed port is taken for a stranger")
+	}
+}
+
+// The time that is named is that of all rounds.
+func TestTimeOfAllRoundsIsNamed(t *testing.T) {
+	began := time.Now().Add(-4500 * time.Millisecond)
+	err := &client.Error{Err: client.ErrUnavailable, Index: -1, Tried: []client.Attempt{{Endpoint: "a:1", At: time.Now(), Err: errors.New("x")}}}
+	if text := describe(unanswered(err, nil, began)); !strings.Contains(text, "1 endpoint tried in 4.5") {
+		t.Error(text)
+	}
+}
+
+// A script learns whether a write that failed may have been done, and nothing of
+// that kind where no write has failed.
+func TestOutcomeOfWrites(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		err     error
+		want    string
+	}{
+		{"coordctl set", &client.Error{Op: "set", Err: client.ErrBadVersion}, "notDone"},
+		{"coordctl set", &client.Error{Op: "dial", Err: client.ErrUnavailable}, "notDone"},
+		{"coordctl set", &client.Error{Op: "set", Err: client.ErrUnknownOutcome, Outcome: client.MaybeDone}, "maybeDone"},
+		{"coordctl acl set", &quorumError{err: &client.Error{Op: "set acl", Err: client.ErrUnknownOutcome}}, "maybeDone"},
+		{"coordctl set", errors.New("write /dev/full: no space left on device"), ""},
+		{"coordctl create", &client.Error{Op: "close", Err: client.ErrUnavailable}, ""},
+		{"coordctl get", &client.Error{Op: "get", Err: client.ErrNoNode}, ""},
+		{"coordctl deleteall", &client.Error{Op: "delete", Err: client.ErrNoAuth}, ""},
+	} {
+		if got := outcome(c.command, c.err); got != c.want {
+			t.Errorf("%s: %v: %q, want %q", c.command, c.err, got, c.want)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -142,7 +141,7 @@ func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []st
 	}
 	h, err := o.acquire(ctx, lock.New(c, path, o.recipe(kill)...))
 	if err != nil {
-		return o.notAcquired(e, path, err)
+		return o.notAcquired(ctx, e, lock.New(c, path), err)
 	}
 	held := &heldLock{env: e, options: o, path: path, handle: h, killAfter: kill, since: time.Now()}
 	code, err := held.run(ctx, program, argv)
@@ -176,36 +175,12 @@ func (o *lockOptions) acquire(ctx context.Context, m *lock.Mutex) (*lock.Handle,
 	return m.Acquire(ctx)
 }
 
-// notAcquired says why there is no lock.
-func (o *lockOptions) notAcquired(e *env, path string, err error) error {
-	var busy *lock.BusyError
-	switch {
-	case errors.As(err, &busy):
-		e.note("%s", busyText(busy))
-		return exitError(o.conflictCode)
-	case errors.Is(err, context.DeadlineExceeded):
-		e.note("lock %s: not acquired within %s", path, o.wait)
-		return exitError(o.conflictCode)
-	default:
-		return err
-	}
-}
-
-// busyText says who holds the lock, since when, and how many wait already.
-func busyText(b *lock.BusyError) string {
-	s := b.Error()
-	if !b.Holder.Since.IsZero() {
-		s += fmt.Sprintf(", in line since %s (%s ago)", timestamp(b.Holder.Since.UnixMilli()), ago(time.Since(b.Holder.Since)))
-	}
-	return s
-}
-
 // ownFailure gives what is wrong with `coordctl lock` itself the code 125, as
 // the other codes are the command's.
 func ownFailure(err error) error {
 	var coded *codedError
 	switch {
-	case err == nil, errors.As(err, new(exitError)), errors.Is(err, errInterrupted):
+	case err == nil, errors.As(err, new(exitError)), errors.Is(err, errInterrupted), errors.As(err, new(*conflictError)):
 		return err
 	case errors.As(err, &coded) && coded.code >= exitLost:
 		return err

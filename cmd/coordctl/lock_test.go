@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -119,7 +120,17 @@ func TestLockThatIsBusy(t *testing.T) {
 	p := holding(t, sharedCluster(t), "/lbusy", "--owner", "somebody", "--label", "job=test")
 	on(t, "", "lock", "--no-wait", "/lbusy", "true").want(t, exitNotAcquired, "", "~lock /lbusy: held by somebody (token ")
 	on(t, "", "lock", "--no-wait", "/lbusy", "true").want(t, exitNotAcquired, "", "~, in line since 20")
-	on(t, "", "lock", "--wait", "200ms", "/lbusy", "true").want(t, exitNotAcquired, "", "coordctl: lock /lbusy: not acquired within 200ms\n")
+	on(t, "", "lock", "--wait", "200ms", "/lbusy", "true").want(t, exitNotAcquired, "", "~coordctl: lock /lbusy: not acquired within 200ms; lock /lbusy: held by somebody (token ")
+	for _, how := range []string{"--no-wait", "--wait=200ms"} {
+		for code, flags := range map[int][]string{exitNotAcquired: nil, 0: {"--conflict-exit-code", "0"}} {
+			r := on(t, "", append(append([]string{"--json", "lock", how}, flags...), "/lbusy", "true")...)
+			var doc struct{ Error errorBody }
+			if err := json.Unmarshal([]byte(r.stderr), &doc); err != nil || r.code != code ||
+				doc.Error.Code != "Busy" || doc.Error.Path != "/lbusy" || doc.Error.Holder == nil || doc.Error.Holder.Owner != "somebody" {
+				t.Errorf("%s: exit code %d, %v\n%s", how, r.code, err, r.stderr)
+			}
+		}
+	}
 	on(t, "", "lock", "--no-wait", "--conflict-exit-code", "0", "/lbusy", "true").want(t, 0, "", "~held by somebody")
 	on(t, "", "locks", "show", "/lbusy").want(t, exitOK, "~HOLDER   somebody   token ", "")
 	on(t, "", "locks", "show", "/lbusy").want(t, exitOK, "~labels job=test", "")

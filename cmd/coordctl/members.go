@@ -98,6 +98,12 @@ func newWaitReadyCmd(e *env) *cobra.Command {
 	return cmd
 }
 
+// readyItem is what a wait that has succeeded prints for scripts.
+type readyItem struct {
+	Ready bool   `json:"ready"`
+	Node  string `json:"node,omitempty"` // empty: the whole cluster
+}
+
 func (e *env) waitReady(ctx context.Context, node string, stable, limit time.Duration) error {
 	var since time.Time
 	var why string
@@ -116,8 +122,10 @@ func (e *env) waitReady(ctx context.Context, node string, stable, limit time.Dur
 			since = time.Now()
 		}
 		if why == "" && time.Since(since) >= stable {
-			e.note("ready")
-			return nil
+			return e.object("Ready", readyItem{true, node}, func(io.Writer) error {
+				e.note("ready")
+				return nil
+			})
 		}
 		select {
 		case <-ctx.Done():

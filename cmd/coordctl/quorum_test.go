@@ -29,6 +29,13 @@ func TestNoQuorumIsNamed(t *testing.T) {
 			}
 		}
 	})
+	if r := ctl(t, "", "-e", c.Target(), "--timeout", "1s", "--json", "set", "/q", "y"); !strings.Contains(r.stderr, `"outcome":"notDone"`) &&
+		!strings.Contains(r.stderr, `"outcome":"maybeDone"`) {
+		t.Errorf("no outcome: %s", r.stderr)
+	}
+	for _, more := range []string{"--for=500ms", "--for=500ms --count=1"} {
+		ctl(t, "", append([]string{"-e", c.Target(), "watch", "/q"}, strings.Fields(more)...)...).want(t, exitUnreachable, "", "~no quorum: 1 of 3")
+	}
 	ctl(t, "", "-e", c.Target(), "--stale", "get", "/q").want(t, exitOK, "x", "~this may be out of date")
 	r := ctl(t, "", "-e", c.Target(), "status", "--json")
 	var status clusterStatus

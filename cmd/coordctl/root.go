@@ -40,7 +40,7 @@ quorum, 7 time limit, 8 unhealthy, 130 interrupted.`,
 		if help, err := root.Flags().GetBool("help"); err == nil && help {
 			return pflag.ErrHelp // --help in front of the command
 		}
-		e.started = true
+		e.started, e.command = true, cmd.CommandPath()
 		return e.checkFlags(root.PersistentFlags(), cmd.Flags())
 	}
 	root.AddCommand(

@@ -18,17 +18,20 @@ import (
 // clusterStatus is what `status` prints. Healthy is true only when every
 // server of the configured list is a voter, in contact and ready.
 type clusterStatus struct {
-	Cluster   string       `json:"cluster"`
-	ClusterID string       `json:"clusterId"`
-	Healthy   bool         `json:"healthy"`
-	Leader    string       `json:"leader"`
-	Term      string       `json:"term"`
-	Zxid      string       `json:"zxid"`
-	Sessions  int64        `json:"sessions"`
-	Znodes    int64        `json:"znodes"`
-	DataBytes int64        `json:"dataBytes"`
-	Waiting   string       `json:"waiting,omitempty"`
-	Servers   []memberItem `json:"servers"`
+	Cluster   string `json:"cluster"`
+	ClusterID string `json:"clusterId"`
+	Healthy   bool   `json:"healthy"`
+	Leader    string `json:"leader"`
+	Term      string `json:"term"`
+	Zxid      string `json:"zxid"`
+	Sessions  int64  `json:"sessions"`
+	Znodes    int64  `json:"znodes"`
+	DataBytes int64  `json:"dataBytes"`
+	Waiting   string `json:"waiting,omitempty"`
+	// View is the server whose own view this is, which may be older; empty if it
+	// is the leader's.
+	View    string       `json:"view,omitempty"`
+	Servers []memberItem `json:"servers"`
 	// Unreachable endpoints, with the reason.
 	Unreachable map[string]string `json:"unreachable,omitempty"`
 }
@@ -131,8 +134,13 @@ func (e *env) clusterStatus(ctx context.Context) (*clusterStatus, error) {
 		return nil, err
 	}
 	if err := unreachable("status", all); err != nil {
-		return nil, err
+		return nil, e.unmask(err)
 	}
+	return statusOf(all), nil
+}
+
+// statusOf puts together what the servers have said; at least one has.
+func statusOf(all []serverStatus) *clusterStatus {
 	st := &clusterStatus{Servers: []memberItem{}}
 	var best *coordpb.StatusReply
 	for _, s := range all {
@@ -146,8 +154,12 @@ func (e *env) clusterStatus(ctx context.Context) (*clusterStatus, error) {
 			best = s.reply
 		}
 	}
+	firsthand(best, all)
 	st.fill(best)
-	return st, nil
+	if !best.MembersFromLeader {
+		st.doubt(best, all)
+	}
+	return st
 }
 
 func better(a, b *coordpb.StatusReply) bool {
@@ -188,6 +200,8 @@ func (st *clusterStatus) summary() string {
 	switch {
 	case st.Waiting != "":
 		return "not formed: " + st.Waiting
+	case st.View != "" && st.Leader != "":
+		return fmt.Sprintf("UNKNOWN: the leader %s gives no answer", st.Leader)
 	case st.Leader == "":
 		return "NO LEADER: writes and normal reads wait"
 	case st.Healthy:
@@ -200,6 +214,9 @@ func (st *clusterStatus) summary() string {
 func (e *env) printStatus(w io.Writer, st *clusterStatus) error {
 	fmt.Fprintf(w, "%s   %s        leader %s, term %s        zxid %s\n", st.Cluster, st.summary(), dash(st.Leader), st.Term, st.Zxid)
 	fmt.Fprintf(w, "sessions %d   znodes %d, %s\n", st.Sessions, st.Znodes, size(st.DataBytes))
+	if st.View != "" && st.Waiting == "" {
+		fmt.Fprintf(w, "this is %s's own, older view: it has not heard from the leader how the others are\n", st.View)
+	}
 	for _, endpoint := range slices.Sorted(maps.Keys(st.Unreachable)) {
 		fmt.Fprintf(w, "endpoint %s does not answer: %s\n", endpoint, st.Unreachable[endpoint])
 	}

@@ -10,7 +10,12 @@ import (
 // is asked.
 func TestTxnFilesAreReadStrictly(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
-		{`{"op":"set"}`, "cannot unmarshal object"},
+		{`{}`, "txn: want a list of operations: [{\"op\": ..."},
+		{`{"op":"set"}`, "have a JSON object"},
+		{``, "there is nothing; want a list"},
+		{`[]`, "the list of operations is empty"},
+		{`null`, "the list of operations is empty"},
+		{`[{"op":7}]`, `field "op" cannot be a JSON number`},
 		{`[{"op":"set","path":"/a","verson":3}]`, `unknown field "verson"`},
 		{"[\n{\"op\":\"set\",\n\"path\":}]", "(line 3)"},
 		{`[] []`, "behind the list"},
@@ -57,6 +62,10 @@ func TestTxnIsAllOrNothing(t *testing.T) {
 	must(t, "create", "/txn", "0")
 	on(t, `[{"op":"create","path":"/txn/a"},{"op":"set","path":"/txn","data":"1","version":7}]`, "txn", "-", "-q").
 		want(t, exitPrecondition, "", "coordctl: txn: operation 1 on /txn: version is 0, you said 7\n")
+	r := on(t, `[{"op":"delete","path":"/txn","version":7}]`, "txn", "-")
+	if strings.Contains(r.stderr, "--version") || !strings.Contains(r.stderr, `leave "version" out of the operation`) {
+		t.Errorf("the hint names what txn does not have: %s", r.stderr)
+	}
 	on(t, "", "ls", "/txn").want(t, exitOK, "", "")
 	czxid := zxidOf(t, "/txn")
 	on(t, `[{"op":"check","path":"/txn","czxid":"`+czxid+`","version":0},{"op":"set","path":"/txn","data":"1","version":0},

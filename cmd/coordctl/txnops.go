@@ -53,10 +53,13 @@ func parseTxn(text []byte) ([]txnOp, error) {
 	dec.DisallowUnknownFields()
 	var ops []txnOp
 	if err := dec.Decode(&ops); err != nil {
-		return nil, usagef("txn: %w%s", err, lineOf(text, err))
+		return nil, usagef("txn: %s%s", plainJSON(err), lineOf(text, err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, usagef("txn: there is something behind the list of operations")
+	}
+	if len(ops) == 0 {
+		return nil, usagef("txn: the list of operations is empty\nhint: coordctl txn --help shows one")
 	}
 	for i := range ops {
 		if err := ops[i].parse(); err != nil {
@@ -64,6 +67,22 @@ func parseTxn(text []byte) ([]txnOp, error) {
 		}
 	}
 	return ops, nil
+}
+
+// plainJSON says what is wrong with a file in its own words.
+func plainJSON(err error) string {
+	const want = `want a list of operations: [{"op": ..., "path": ...}, ...]`
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return "there is nothing; " + want
+	case !errors.As(err, &kind):
+		return strings.TrimPrefix(err.Error(), "json: ")
+	case kind.Field == "":
+		return want + ", have a JSON " + kind.Value
+	default:
+		return fmt.Sprintf("field %q cannot be a JSON %s", kind.Field, kind.Value)
+	}
 }
 
 // lineOf says where in the text the parser stopped, if it has said so.

@@ -58,7 +58,7 @@ makes the exit code 1.`,
 	f.StringVar(&o.since, "since", "", "begin with the changes after this zxid")
 	f.StringVar(&o.exec, "exec", "", "run this for each change")
 	f.IntVar(&o.count, "count", 0, "end after so many changes (0: never)")
-	f.DurationVar(&o.limit, "for", 0, "end after this long (0: never); exit code 7 if --count was not reached")
+	f.DurationVar(&o.limit, "for", 0, "end after this long (0: never); exit code 7 if --count was not reached, 6 if no quorum was")
 	return cmd
 }
 
@@ -99,39 +99,52 @@ func (e *env) watch(ctx context.Context, o *watchOptions, path string, opts []cl
 		return err
 	}
 	defer closeQuietly(c)
-	if o.limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.limit, errWatched)
-		defer cancel()
-	}
+	whole := ctx
+	ctx, cancel := o.within(ctx)
+	defer cancel()
+	reach := newReach(ctx, c)
 	var handler *handler
 	if o.exec != "" {
 		handler = newHandler(ctx, e, o.exec)
 	}
-	err = e.printEvents(ctx, o, c.Watch(ctx, path, opts...), handler)
+	seen, err := e.printEvents(ctx, o, c.Watch(ctx, path, opts...), handler)
 	if handler != nil {
 		err = errors.Join(err, handler.close())
+	}
+	cancel()
+	if seen == 0 {
+		if why := reach.failed(whole, e, ctx, path); why != nil {
+			return why
+		}
 	}
 	return err
 }
 
-func (e *env) printEvents(ctx context.Context, o *watchOptions, events func(func(client.Event, error) bool), h *handler) error {
-	seen := 0
+// within bounds a watch by --for.
+func (o *watchOptions) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.limit > 0 {
+		return context.WithTimeoutCause(ctx, o.limit, errWatched)
+	}
+	return context.WithCancel(ctx)
+}
+
+// printEvents returns how many events it has printed.
+func (e *env) printEvents(ctx context.Context, o *watchOptions, events func(func(client.Event, error) bool), h *handler) (seen int, err error) {
 	for ev, err := range events {
 		if err != nil {
-			return o.ended(ctx, err, seen)
+			return seen, o.ended(ctx, err, seen)
 		}
 		if err := e.printEvent(o, &ev); err != nil {
-			return err
+			return seen, err
 		}
 		if h != nil {
 			h.handle(ev)
 		}
 		if seen++; seen == o.count {
-			return nil
+			return seen, nil
 		}
 	}
-	return nil
+	return seen, nil
 }
 
 // ended tells the ends that were asked for from failures.

@@ -135,27 +135,47 @@ func defaultConfig() Config {
 	}
 }
 
+// mistake is what is wrong with a setting, or with all below that name.
+type mistake struct {
+	name string
+	err  error
+}
+
 // validate checks what the file alone can tell; addresses, limits and raft
 // timing are checked again by the packages that use them.
 func (c *Config) validate() error {
-	return errors.Join(
-		oneOf("cluster.bootstrap", c.Cluster.Bootstrap, "manual", "auto"),
-		oneOf("tls.clients", c.TLS.Clients, "none", "verify-if-given", "require"),
-		oneOf("raft.log_store", c.Raft.LogStore, "wal", "boltdb"),
-		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
-		oneOf("log.format", c.Log.Format, "auto", "text", "json"),
-		c.Session.validate(),
-		positive("limits.node_size", int64(c.Limits.NodeSize)),
-		positive("limits.path_size", int64(c.Limits.PathSize)),
-		positive("limits.frame_size", int64(c.Limits.FrameSize)),
-		positive("limits.ops_per_transaction", int64(c.Limits.OpsPerTransaction)),
-		positive("limits.children_per_reply", int64(c.Limits.ChildrenPerReply)),
-		positive("limits.watches_per_session", int64(c.Limits.WatchesPerSession)),
-		positive("limits.requests_in_flight", int64(c.Limits.RequestsInFlight)),
-		positive("limits.unary_in_flight", int64(c.Limits.UnaryInFlight)),
-		positive("limits.queue_size", int64(c.Limits.QueueSize)),
-		positive("raft.snapshot_log_size", int64(c.Raft.SnapshotLogSize)),
-	)
+	var errs []error
+	for _, m := range c.mistakes() {
+		errs = append(errs, m.err)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) mistakes() (out []mistake) {
+	add := func(name string, err error) {
+		if err != nil {
+			out = append(out, mistake{name, err})
+		}
+	}
+	oneOf := func(name, have string, want ...string) { add(name, oneOf(name, have, want...)) }
+	positive := func(name string, v int64) { add(name, positive(name, v)) }
+	oneOf("cluster.bootstrap", c.Cluster.Bootstrap, "manual", "auto")
+	oneOf("tls.clients", c.TLS.Clients, "none", "verify-if-given", "require")
+	oneOf("raft.log_store", c.Raft.LogStore, "wal", "boltdb")
+	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	oneOf("log.format", c.Log.Format, "auto", "text", "json")
+	add("session", c.Session.validate())
+	positive("limits.node_size", int64(c.Limits.NodeSize))
+	positive("limits.path_size", int64(c.Limits.PathSize))
+	positive("limits.frame_size", int64(c.Limits.FrameSize))
+	positive("limits.ops_per_transaction", int64(c.Limits.OpsPerTransaction))
+	positive("limits.children_per_reply", int64(c.Limits.ChildrenPerReply))
+	positive("limits.watches_per_session", int64(c.Limits.WatchesPerSession))
+	positive("limits.requests_in_flight", int64(c.Limits.RequestsInFlight))
+	positive("limits.unary_in_flight", int64(c.Limits.UnaryInFlight))
+	positive("limits.queue_size", int64(c.Limits.QueueSize))
+	positive("raft.snapshot_log_size", int64(c.Raft.SnapshotLogSize))
+	return out
 }
 
 func (s SessionConfig) validate() error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,6 +43,16 @@ func (f *textFlag) Type() string       { return "value" }
 
 // load reads the file and layers environment and flags over it.
 func (f *configFlags) load() (*Config, []*setting, error) {
+	c, all, err := f.read()
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	return c, all, nil
+}
+
+// read is load, but returns what is right although there are mistakes; nothing
+// if the file cannot be read.
+func (f *configFlags) read() (*Config, []*setting, error) {
 	src := source{file: f.file, env: os.LookupEnv, flags: map[string]string{}}
 	f.flags.Visit(func(flag *pflag.Flag) {
 		if flag.Name != "config" {
@@ -51,15 +62,11 @@ func (f *configFlags) load() (*Config, []*setting, error) {
 	if f.file != "" {
 		text, err := os.ReadFile(f.file)
 		if err != nil {
-			return nil, nil, usageError{fmt.Errorf("--config: %w", err)}
+			return nil, nil, fmt.Errorf("--config: %w", err)
 		}
 		src.text = text
 	}
-	c, all, err := loadConfig(src)
-	if err != nil {
-		return nil, nil, usageError{err}
-	}
-	return c, all, nil
+	return loadConfig(src)
 }
 
 // unknownEnv names variables that look like settings and are none, such as a
@@ -100,16 +107,16 @@ func newConfigCheckCmd() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.fileArgument(args)
-			c, all, err := f.load()
-			if err != nil {
-				return err
-			}
-			if _, err := serverConfig(c, discardLogger()); err != nil {
+			c, all, err := f.read()
+			if c == nil {
 				return usageError{err}
 			}
 			out := cmd.OutOrStdout()
 			for _, w := range warnings(c, all) {
 				fmt.Fprintf(out, "WARN  %s\n", w)
+			}
+			if err := errors.Join(err, checkServer(c)); err != nil {
+				return usageError{err}
 			}
 			_, err = fmt.Fprintln(out, "ok    the configuration is complete and has no unknown keys")
 			return err

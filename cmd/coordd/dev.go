@@ -170,14 +170,15 @@ func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 func saveContext(endpoints []string) (prefix string, err error) {
 	path, err := contexts.Path()
 	if err != nil {
-		return "coordctl", err
+		return "", err
 	}
-	prefix = "coordctl --context dev"
+	program := coordctlProgram()
+	prefix = program + " --context dev"
 	err = contexts.Update(path, func(f *contexts.File) error {
 		f.Set("dev", contexts.Context{Endpoints: endpoints})
 		if f.Current == "" || f.Current == "dev" {
 			f.Current = "dev"
-			prefix = "coordctl"
+			prefix = program
 		}
 		return nil
 	})
@@ -198,8 +199,7 @@ func (d *devCluster) printSummary(w io.Writer, o devOptions, took time.Duration)
 	ctl, err := saveContext(d.endpoints())
 	if err != nil {
 		fmt.Fprintf(w, "\nwarning: the context `dev` is not saved: %v\n", err)
-		ctl = "coordctl -e " + d.nodes[0].grpc()
+		ctl = coordctlProgram() + " -e " + d.nodes[0].grpc()
 	}
 	fmt.Fprintf(w, "\nready in %.2f s.  Ctrl-C stops.  Try:  %s create /hello world && %s get /hello\n", took.Seconds(), ctl, ctl)
-	fmt.Fprintf(w, "(bin/%s if it is not on your PATH)\n", "coordctl")
 }

@@ -51,6 +51,7 @@ func TestWrongUseOfCoordd(t *testing.T) {
 		"config show a b": "accepts at most 1 arg(s)",
 		"dev --nodes 2":   "--nodes: 2",
 		"run --bogus":     "unknown flag",
+		"completion bsh":  `unknown command "bsh" for "coordd completion"`,
 	} {
 		var stderr bytes.Buffer
 		code := run(context.Background(), strings.Fields(line), new(bytes.Buffer), &stderr)

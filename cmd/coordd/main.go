@@ -36,9 +36,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	root := newRootCmd()
+	root := newRootCmd(stdout)
 	root.SetArgs(args)
-	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -51,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-func newRootCmd() *cobra.Command {
+func newRootCmd(stdout io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "coordd",
 		Short:         "A replicated coordination service: fenced locks, elections, configuration",
@@ -66,8 +65,21 @@ func newRootCmd() *cobra.Command {
 		return usageError{fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newRunCmd(), newDevCmd(), newConfigCmd(), newVersionCmd())
+	root.SetOut(stdout) // the completion command keeps the output it finds
+	addCompletion(root)
 	wrongArgsAreUsage(root)
 	return root
+}
+
+// addCompletion adds cobra's command now and not when the program runs, so that an
+// unknown shell is an error of use and not success.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return
+	}
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 // wrongArgsAreUsage makes unknown commands and superfluous arguments errors of

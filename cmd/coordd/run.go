@@ -125,6 +125,12 @@ func serverConfig(c *Config, log *slog.Logger) (server.Config, error) {
 	if err != nil {
 		return server.Config{}, err
 	}
+	sc := serverConfigAs(c, self, peers, log)
+	return sc, sc.Validate()
+}
+
+// serverConfigAs is the configuration of the server self, not yet checked.
+func serverConfigAs(c *Config, self cluster.Peer, peers []cluster.Peer, log *slog.Logger) server.Config {
 	sc := server.Config{
 		Cluster: clusterConfig(c, self, peers, log),
 		GRPC:    c.Listen.GRPC,
@@ -144,7 +150,7 @@ func serverConfig(c *Config, log *slog.Logger) (server.Config, error) {
 	}
 	sc.Advertise.GRPC, sc.Advertise.HTTP = c.Announce.GRPC, c.Announce.HTTP
 	sc.Session.Min, sc.Session.Default, sc.Session.Max = c.Session.Min, c.Session.Default, c.Session.Max
-	return sc, sc.Validate()
+	return sc
 }
 
 func clusterConfig(c *Config, self cluster.Peer, peers []cluster.Peer, log *slog.Logger) cluster.Config {
@@ -210,20 +216,23 @@ func dataDir(configured string) string {
 	return "coordd-data"
 }
 
-// parsePeers reads name=host:port entries.
+// parsePeers reads name=host:port entries. It returns those that are right also
+// with an error, which names all others.
 func parsePeers(entries []string) ([]cluster.Peer, error) {
 	if len(entries) == 0 {
 		return nil, errors.New("cluster.peers is empty: list every server as name=host:port (its peer port)")
 	}
+	var errs []error
 	peers := make([]cluster.Peer, 0, len(entries))
 	for _, e := range entries {
 		name, address, ok := strings.Cut(e, "=")
 		if name, address = strings.TrimSpace(name), strings.TrimSpace(address); !ok || name == "" || address == "" {
-			return nil, fmt.Errorf("cluster.peers: %q is not name=host:port", e)
+			errs = append(errs, fmt.Errorf("cluster.peers: %q is not name=host:port", e))
+			continue
 		}
 		peers = append(peers, cluster.Peer{Name: name, Address: address})
 	}
-	return peers, nil
+	return peers, errors.Join(errs...)
 }
 
 // findSelf picks this server out of the list.

@@ -156,14 +156,12 @@ type source struct {
 }
 
 // loadConfig layers file, environment and flags over the defaults and returns
-// the settings with their origins. Unknown keys are errors with their line.
+// the settings with their origins. Unknown keys are errors with their line. The
+// error names all mistakes; what comes with it has the settings that are right.
 func loadConfig(src source) (*Config, []*setting, error) {
 	c := defaultConfig()
 	all := settingsOf(&c)
-	if err := decodeFile(&c, all, src); err != nil {
-		return nil, nil, err
-	}
-	var errs []error
+	errs := []error{decodeFile(&c, all, src)}
 	for _, s := range all {
 		if text, ok := src.env(s.env()); ok {
 			errs = append(errs, override(s, text, "environment "+s.env()))
@@ -172,10 +170,7 @@ func loadConfig(src source) (*Config, []*setting, error) {
 			errs = append(errs, override(s, text, "flag --"+s.flag()))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, err
-	}
-	return &c, all, c.validate()
+	return &c, all, errors.Join(append(errs, c.validate())...)
 }
 
 func override(s *setting, text, origin string) error {

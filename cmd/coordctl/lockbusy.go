@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coordd/coord/recipes/lock"
+)
+
+// conflictError says that others have the lock. Its exit code is the user's.
+type conflictError struct {
+	text string
+	code int
+	err  error
+}
+
+func (e *conflictError) Error() string { return e.text }
+func (e *conflictError) Unwrap() error { return e.err }
+
+// notAcquired says why there is no lock.
+func (o *lockOptions) notAcquired(ctx context.Context, e *env, m *lock.Mutex, err error) error {
+	var busy *lock.BusyError
+	switch {
+	case errors.As(err, &busy):
+		return o.conflict(e, busyText(busy), busy)
+	case o.wait > 0 && errors.Is(err, context.DeadlineExceeded):
+		text := fmt.Sprintf("lock %s: not acquired within %s", m.Path(), o.wait)
+		if busy := holderOf(ctx, m); busy != nil {
+			return o.conflict(e, text+"; "+busyText(busy), busy)
+		}
+		return o.conflict(e, text, lock.ErrBusy)
+	default:
+		return err
+	}
+}
+
+// conflict ends the program with the code that the user has chosen. For people
+// it is a note, which they can turn off.
+func (o *lockOptions) conflict(e *env, text string, err error) error {
+	if e.isJSON() {
+		return &conflictError{text, o.conflictCode, err}
+	}
+	e.note("%s", text)
+	return exitError(o.conflictCode)
+}
+
+// holderPatience bounds the question who has the lock.
+const holderPatience = time.Second
+
+// holderOf says who has the lock, nil if nobody has it any more or it cannot be
+// found out soon.
+func holderOf(ctx context.Context, m *lock.Mutex) *lock.BusyError {
+	ctx, cancel := context.WithTimeout(ctx, holderPatience)
+	defer cancel()
+	info, err := m.Inspect(ctx)
+	if err != nil || len(info.Holders) == 0 {
+		return nil
+	}
+	return &lock.BusyError{Path: m.Path(), Holder: info.Holders[0], Queue: len(info.Waiters)}
+}
+
+// busyText says who holds the lock, since when, and how many wait already.
+func busyText(b *lock.BusyError) string {
+	s := b.Error()
+	if !b.Holder.Since.IsZero() {
+		s += fmt.Sprintf(", in line since %s (%s ago)", timestamp(b.Holder.Since.UnixMilli()), ago(time.Since(b.Holder.Since)))
+	}
+	return s
+}
