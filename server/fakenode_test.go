@@ -39,6 +39,7 @@ type fakeNode struct {
 	age     time.Duration
 	formErr error
 	loadErr error
+	beatErr error // the answer to each heartbeat
 }
 
 type fakeKey struct {
@@ -171,7 +172,7 @@ func (n *fakeNode) Heard(session.ID, uint64) {
 	n.heard++
 }
 
-func (n *fakeNode) Beat(_ session.ID, _ uint64, done func(error)) { done(nil) }
+func (n *fakeNode) Beat(_ session.ID, _ uint64, done func(error)) { done(n.beatErr) }
 
 func (n *fakeNode) Acknowledge(_ session.ID, seq uint64) {
 	n.mu.Lock()

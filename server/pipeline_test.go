@@ -281,25 +281,6 @@ func TestEndedSessionIsToldWhy(t *testing.T) {
 	}
 }
 
-func TestReasonsOfEndsAreKeptForTheNewest(t *testing.T) {
-	s, _ := fakeServer(t)
-	for id := range session.ID(maxRecentEnds + 10) {
-		s.hub.SessionEnded(id+1, session.Killed)
-	}
-	if s.hub.howEnded(10) != 0 || s.hub.howEnded(11) != session.Killed || s.hub.howEnded(maxRecentEnds+10) != session.Killed {
-		t.Error("not the newest are kept")
-	}
-	if n := len(s.hub.ends.reasons); n != maxRecentEnds || len(s.hub.ends.ring) != n {
-		t.Errorf("%d ends are kept", n)
-	}
-	if err := s.hub.withReason(11, session.ErrMoved); !errors.Is(err, session.ErrMoved) || wireError(err).GetSessionEnd() != 0 {
-		t.Errorf("a session that has moved: %v", err)
-	}
-	if e := wireError(s.hub.withReason(5, session.ErrExpired)); e.GetCode() != coordpb.Code_CODE_SESSION_EXPIRED || e.GetSessionEnd() != 0 {
-		t.Errorf("a reason that is not known: %v", e)
-	}
-}
-
 // TestWatchTakenBackBeforeItIsRegistered: the unwatch overtakes a registration
 // that waits, and still wins.
 func TestWatchTakenBackBeforeItIsRegistered(t *testing.T) {
