@@ -73,9 +73,9 @@ func TestCtrlZStopsTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "coordctl is stopped", func() bool { return state(t, p.cmd.Process.Pid) == "T" })
-	if !strings.Contains(p.stderr.String(), "sh is stopped; lock /ltty-stop is lost unless it goes on within") {
-		t.Errorf("stderr:\n%s", p.stderr.String())
-	}
+	eventually(t, "the note", func() bool {
+		return strings.Contains(p.stderr.String(), "sh is stopped; lock /ltty-stop is lost unless it goes on within")
+	})
 	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
