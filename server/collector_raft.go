@@ -35,8 +35,13 @@ func (c collector) collectProposals(out collection, st *cluster.Status) {
 		reason string
 		n      uint64
 	}{
-		{"entry_failed", counts.Unsettled}, {"again", counts.Again}, {"gap", counts.Gaps},
-		{"moved", counts.Moved}, {"gone", counts.Gone}, {"old_boot", counts.OldBoot}, {"malformed", counts.Malformed},
+		{"entry_failed", counts.Unsettled},
+		{"again", counts.Again},
+		{"gap", counts.Gaps},
+		{"moved", counts.Moved},
+		{"gone", counts.Gone},
+		{"old_boot", counts.OldBoot},
+		{"malformed", counts.Malformed},
 	} {
 		out.counter("coord_proposals_failed_total",
 			"Proposals that did nothing, by why: in an entry that failed here (entry_failed); applied before their leader's epoch (again) "+
@@ -60,8 +65,11 @@ func (c collector) collectStore(out collection) {
 
 // peerStates are the label values of coord_raft_peers: a vote, and the state.
 var peerStates = [...][2]string{
-	{"voter", "in_contact"}, {"voter", "lost"},
-	{"nonvoter", "in_contact"}, {"nonvoter", "lost"}, {"nonvoter", "missing"},
+	{"voter", "in_contact"},
+	{"voter", "lost"},
+	{"nonvoter", "in_contact"},
+	{"nonvoter", "lost"},
+	{"nonvoter", "missing"},
 }
 
 // collectPeers counts the members, at the leader, which knows them. The others
