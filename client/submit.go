@@ -16,11 +16,8 @@ func (s *Session) submit(c *call) error {
 	c.measure()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.end != nil:
-		return s.callError()
-	case s.closing:
-		return ErrClosed
+	if err := s.usableLocked(); err != nil {
+		return err
 	}
 	if err := s.fits(c); err != nil {
 		return err

@@ -64,6 +64,11 @@ func (s *Session) usable() error {
 	s.checkDeadline()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.usableLocked()
+}
+
+// usableLocked is usable for callers that hold the session's lock.
+func (s *Session) usableLocked() error {
 	switch {
 	case s.end != nil:
 		return s.callError()

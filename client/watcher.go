@@ -42,11 +42,8 @@ func (w *watcher) begin() error {
 	s := w.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.end != nil:
-		return s.callError()
-	case s.closing:
-		return ErrClosed
+	if err := s.usableLocked(); err != nil {
+		return err
 	}
 	s.all[w] = struct{}{}
 	w.register()

@@ -87,16 +87,7 @@ func (l *liveness) silentFor(id session.ID) (time.Duration, bool) {
 // run proposes the expiry and the suspicion of silent sessions until ctx ends.
 func (l *liveness) run(ctx context.Context) {
 	defer l.node.live.CompareAndSwap(l, nil)
-	tick := time.NewTicker(livenessTick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			l.look()
-		}
-	}
+	every(ctx, livenessTick, l.look)
 }
 
 func (l *liveness) look() {

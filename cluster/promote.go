@@ -31,16 +31,7 @@ type keeper struct {
 // memberLoop runs until ctx ends.
 func (n *Node) memberLoop(ctx context.Context, r *reign) {
 	k := &keeper{node: n, reign: r, steady: make(map[serverID]time.Duration)}
-	tick := time.NewTicker(memberTick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			k.look(ctx)
-		}
-	}
+	every(ctx, memberTick, func() { k.look(ctx) })
 }
 
 func (k *keeper) look(ctx context.Context) {

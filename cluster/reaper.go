@@ -20,16 +20,7 @@ const (
 // lasts. The deletion is conditional on what was found, so a znode that is
 // used meanwhile stays.
 func (n *Node) reapLoop(ctx context.Context, r *reign) {
-	tick := time.NewTicker(reapTick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			n.reapOnce(ctx, r)
-		}
-	}
+	every(ctx, reapTick, func() { n.reapOnce(ctx, r) })
 }
 
 func (n *Node) reapOnce(ctx context.Context, r *reign) {
@@ -64,21 +55,14 @@ const (
 
 // trimLoop tells the state which answers idle clients have.
 func (n *Node) trimLoop(ctx context.Context) {
-	tick := time.NewTicker(trimTick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if _, _, ok := n.leader(); !ok {
-				continue // they would only pile up
-			}
-			for _, trims := range n.dueTrims() {
-				n.Propose(&fsm.Command{Kind: fsm.CmdTrim, Trim: trims}, nil)
-			}
+	every(ctx, trimTick, func() {
+		if _, _, ok := n.leader(); !ok {
+			return // they would only pile up
 		}
-	}
+		for _, trims := range n.dueTrims() {
+			n.Propose(&fsm.Command{Kind: fsm.CmdTrim, Trim: trims}, nil)
+		}
+	})
 }
 
 // dueTrims turns what was noted into commands, without what the state knows.

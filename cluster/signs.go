@@ -74,16 +74,7 @@ func (s *signs) time() time.Duration {
 // that waits for the leader's answer would miss ticks, and signs of life would
 // grow old too slowly just when nobody counts them.
 func (s *signs) run(ctx context.Context) {
-	tick := time.NewTicker(s.tick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.advance()
-		}
-	}
+	every(ctx, s.tick, func() { s.advance() })
 }
 
 // advance moves the sign clock on. One goroutine calls it, once in a tick.
