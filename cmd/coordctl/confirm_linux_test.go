@@ -65,6 +65,9 @@ func TestDeleteAllNamesLiveSessions(t *testing.T) {
 		!strings.Contains(errs.String(), "Type /da-live/members") {
 		t.Errorf("exit code %d\n%s", code, errs.String())
 	}
+	// The znode is seen before its creator has the answer: an interrupt before that
+	// is one of the create, not of the hold.
+	eventually(t, "the member knows that it is there", func() bool { return p.stdout.String() != "" })
 	if err := p.cmd.Process.Signal(interrupt); err != nil {
 		t.Fatal(err)
 	}
