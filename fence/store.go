@@ -23,6 +23,14 @@ type Store interface {
 	Admit(ctx context.Context, resource string, t Token) error
 }
 
+// LockStore is a Store that keeps a mark for each pair of resource and lock, for
+// resources that more than one lock guards.
+type LockStore interface {
+	Store
+	// ForLock returns a Store over the same memory for the tokens of one lock.
+	ForLock(lock string) Store
+}
+
 // MaxNameBytes bounds the name of a resource and that of a lock. Two such names
 // fit into one index entry of the databases we write to.
 const MaxNameBytes = 1024
