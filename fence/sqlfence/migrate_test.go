@@ -75,7 +75,7 @@ func TestMigrateNeedsNoRightsWhereTheTableIsThere(t *testing.T) {
 	role := "service_" + schema
 	exec(t, db, "CREATE ROLE "+role+" LOGIN")
 	exec(t, db, "GRANT USAGE ON SCHEMA "+schema+" TO "+role)
-	exec(t, db, "GRANT SELECT, INSERT, UPDATE ON coord_fence TO "+role)
+	exec(t, db, "GRANT SELECT, INSERT, UPDATE ON coord_fence, coord_operations TO "+role)
 	service := open(t, strings.Replace(server.Get(t).DSN(""), "user=coord", "user="+role, 1)+" search_path="+schema)
 	if err := sqlfence.Migrate(t.Context(), service); err != nil {
 		t.Error(err)

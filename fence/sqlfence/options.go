@@ -14,7 +14,11 @@ import (
 const (
 	// DefaultTable is the table of marks where no [Table] is given.
 	DefaultTable = "coord_fence"
-	// DefaultAttempts is how often [WithTx] begins where no [Attempts] is given.
+	// DefaultOperationsTable is the table of [Once] where no [OperationsTable] is
+	// given.
+	DefaultOperationsTable = "coord_operations"
+	// DefaultAttempts is how often [WithTx] and [Once] begin where no [Attempts]
+	// is given.
 	DefaultAttempts = 10
 )
 
@@ -31,6 +35,11 @@ type Option func(*config)
 // [DefaultTable]. Each part is a plain identifier (letters, digits, underscore;
 // at most 63 bytes) and is used as it is written, so capital letters count.
 func Table(name string) Option { return func(c *config) { c.table = name } }
+
+// OperationsTable names the table in which [Once] keeps the operations that were
+// applied, instead of [DefaultOperationsTable]. The rules of [Table] hold, and
+// the two must differ.
+func OperationsTable(name string) Option { return func(c *config) { c.operations = name } }
 
 // Lock says which lock the token comes from, usually by its path. The mark then
 // belongs to the pair of resource and lock. Use it where more than one lock
@@ -55,14 +64,23 @@ func TxOptions(o *sql.TxOptions) Option { return func(c *config) { c.txOptions =
 // it fails to serialize or meets a deadlock. 1 means once.
 func Attempts(n int) Option { return func(c *config) { c.attempts = n } }
 
+// Classify says what errors of the database mean, for drivers whose errors this
+// package cannot read. f is asked first, with every error that a transaction
+// ends with, also those of fn; where it answers [Unclear] the package judges by
+// itself. f may be called from any goroutine.
+func Classify(f func(err error) Verdict) Option { return func(c *config) { c.classify = f } }
+
 // config is what the options come to. Read-only once newConfig has returned it.
 type config struct {
-	table     string
-	lock      string
-	strict    bool
-	maxIdle   time.Duration
-	txOptions *sql.TxOptions
-	attempts  int
+	table      string
+	operations string
+	lock       string
+	strict     bool
+	maxIdle    time.Duration
+	txOptions  *sql.TxOptions
+	attempts   int
+	classify   func(error) Verdict
+	dialect    dialect
 }
 
 // MaxIdle travels as a PostgreSQL setting, which is a signed 32-bit number of
@@ -72,7 +90,7 @@ const maxIdleLimit = (1<<31 - 1) * time.Millisecond
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
 func newConfig(opts []Option) (config, error) {
-	c := config{table: DefaultTable, attempts: DefaultAttempts}
+	c := config{dialect: postgres{}, table: DefaultTable, operations: DefaultOperationsTable, attempts: DefaultAttempts}
 	for _, opt := range opts {
 		opt(&c)
 	}
@@ -89,24 +107,33 @@ func (c *config) validate() error {
 	if err := fence.ValidateLock(c.lock); err != nil {
 		return fmt.Errorf("%w: Lock: %w", ErrInvalidOption, err)
 	}
-	return validateTable(c.table)
+	if c.table == c.operations {
+		return fmt.Errorf("%w: Table and OperationsTable are both %q", ErrInvalidOption, c.table)
+	}
+	if err := validateTable("Table", c.table); err != nil {
+		return err
+	}
+	if err := validateTable("OperationsTable", c.operations); err != nil {
+		return err
+	}
+	return c.dialect.validate(c)
 }
 
-func validateTable(table string) error {
+func validateTable(option, table string) error {
 	parts := strings.Split(table, ".")
 	if len(parts) > 2 {
-		return fmt.Errorf("%w: Table %q: want name or schema.name", ErrInvalidOption, table)
+		return fmt.Errorf("%w: %s %q: want name or schema.name", ErrInvalidOption, option, table)
 	}
 	for _, part := range parts {
 		if !identifier.MatchString(part) {
-			return fmt.Errorf("%w: Table %q: %q is no plain identifier", ErrInvalidOption, table, part)
+			return fmt.Errorf("%w: %s %q: %q is no plain identifier", ErrInvalidOption, option, table, part)
 		}
 	}
 	return nil
 }
 
-// quotedTable returns the table as it stands in a statement. The parts hold no
-// quotes, which validateTable has seen to.
-func (c *config) quotedTable() string {
-	return `"` + strings.ReplaceAll(c.table, ".", `"."`) + `"`
+// quoted returns the name of a table as it stands in a statement, each part in
+// the given quotes. The parts hold none, which validateTable has seen to.
+func quoted(table, quote string) string {
+	return quote + strings.ReplaceAll(table, ".", quote+"."+quote) + quote
 }

@@ -24,20 +24,17 @@ func sqlState(err error) string {
 	return coded.SQLState()
 }
 
-// repeatable tells whether the transaction that failed with err is rolled back
-// and may succeed if it begins again.
-func repeatable(err error) bool {
-	if errors.Is(err, ErrUnknownOutcome) {
-		return false
+// postgresVerdict takes every code for the server's own word, except those about
+// the connection and about the server going down (08, 57) and completionUnknown.
+func postgresVerdict(err error) Verdict {
+	switch state := sqlState(err); {
+	case state == serializationFailure, state == deadlockDetected:
+		return Repeatable
+	case state == queryCanceled:
+		return Canceled
+	case state == "", state == completionUnknown, strings.HasPrefix(state, "08"), strings.HasPrefix(state, "57"):
+		return Unclear
+	default:
+		return Refused
 	}
-	state := sqlState(err)
-	return state == serializationFailure || state == deadlockDetected
-}
-
-// refusedByServer tells whether err, from a commit, is the server's own word
-// that nothing was committed. Codes about the connection and about the server
-// going down (08, 57) and completionUnknown are no such word.
-func refusedByServer(err error) bool {
-	state := sqlState(err)
-	return state != "" && state != completionUnknown && !strings.HasPrefix(state, "08") && !strings.HasPrefix(state, "57")
 }

@@ -31,7 +31,7 @@ func (s *store) Admit(ctx context.Context, resource string, t fence.Token) error
 	if s.err != nil {
 		return s.err
 	}
-	return s.config.withTx(ctx, s.db, func(tx *sql.Tx) error {
+	return s.config.run(ctx, s.db, func(tx *sql.Tx) error {
 		return s.config.admit(ctx, tx, resource, t)
-	})
+	}, false)
 }

@@ -35,44 +35,56 @@ func WithTx(ctx context.Context, db *sql.DB, resource string, t fence.Token, fn 
 	if err != nil {
 		return err
 	}
-	return c.withTx(ctx, db, func(tx *sql.Tx) error {
+	return c.run(ctx, db, func(tx *sql.Tx) error {
 		if err := c.admit(ctx, tx, resource, t); err != nil {
 			return err
 		}
 		return fn(tx)
-	})
+	}, false)
 }
 
-func (c *config) withTx(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
+// run begins transactions until fn and the commit have succeeded, or another
+// attempt cannot help, or the attempts are used up. With redo an attempt may
+// also follow one of unknown outcome, which is for an fn that finds out.
+func (c *config) run(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error, redo bool) error {
 	for attempt := 1; ; attempt++ {
-		err := c.try(ctx, db, fn)
-		if err == nil || !repeatable(err) {
-			return withCause(ctx, err)
+		unknown, err := c.try(ctx, db, fn)
+		if err == nil || !(unknown && redo) && !c.repeatable(err) {
+			return c.withCause(ctx, err)
 		}
 		if attempt == c.attempts {
 			return fmt.Errorf("sqlfence: gave up after %d attempts: %w", attempt, err)
 		}
 		if !pause(ctx, backoff(attempt)) {
-			return withCause(ctx, fmt.Errorf("sqlfence: %w before attempt %d, the last one: %w", ctx.Err(), attempt+1, err))
+			return c.withCause(ctx, fmt.Errorf("sqlfence: %w before attempt %d, the last one: %w", ctx.Err(), attempt+1, err))
 		}
 	}
 }
 
-func (c *config) try(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, c.txOptions)
+// repeatable tells whether the transaction that failed with err is rolled back
+// and may succeed if it begins again.
+func (c *config) repeatable(err error) bool {
+	return !errors.Is(err, ErrUnknownOutcome) && c.verdict(err) == Repeatable
+}
+
+// try is one transaction. unknown is true only with an error, of the commit.
+func (c *config) try(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (unknown bool, err error) {
+	tx, end, err := c.dialect.begin(ctx, db, c)
 	if err != nil {
-		return fmt.Errorf("sqlfence: begin: %w", err)
+		return false, fmt.Errorf("sqlfence: begin: %w", err)
 	}
+	defer end()
 	defer rollback(tx) // also when fn panics; does nothing after a commit
 	if err := fn(tx); err != nil {
-		return err
+		return false, err
 	}
 	// Asked here so that a context that has ended is a clean "not done":
 	// once the commit is on its way nobody can tell.
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("sqlfence: not committed: %w", err)
+		return false, fmt.Errorf("sqlfence: not committed: %w", err)
 	}
-	return commitError(ctx, tx.Commit())
+	err = c.commitError(ctx, tx.Commit())
+	return errors.Is(err, ErrUnknownOutcome), err
 }
 
 // rollback ends tx if it has not ended. Its error says nothing of use: the
@@ -80,11 +92,13 @@ func (c *config) try(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) er
 func rollback(tx *sql.Tx) { _ = tx.Rollback() }
 
 // commitError tells a commit that was refused from one that may have happened.
-func commitError(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
+func (c *config) commitError(ctx context.Context, err error) error {
+	if err == nil {
 		return nil
-	case refusedByServer(err):
+	}
+	verdict := c.verdict(err)
+	switch {
+	case verdict == Repeatable, verdict == Refused:
 		return fmt.Errorf("sqlfence: commit: %w", err)
 	case errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil:
 		// database/sql rolled back by itself when ctx ended, before our commit.
@@ -96,9 +110,9 @@ func commitError(ctx context.Context, err error) error {
 
 // withCause adds the cause of ctx's end to an error that came of it, so that
 // errors.Is finds the reason for which a lock's handle was lost.
-func withCause(ctx context.Context, err error) error {
+func (c *config) withCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
-	if err == nil || cause == nil || errors.Is(err, cause) || !cameOf(ctx, err) {
+	if err == nil || cause == nil || errors.Is(err, cause) || !c.cameOf(ctx, err) {
 		return err
 	}
 	return fmt.Errorf("%w (%w)", err, cause)
@@ -107,8 +121,8 @@ func withCause(ctx context.Context, err error) error {
 // cameOf tells whether err is how the end of ctx looks from inside a
 // transaction: as itself, as the server's word that it cancelled the statement,
 // or as database/sql having rolled back underneath.
-func cameOf(ctx context.Context, err error) bool {
-	return errors.Is(err, ctx.Err()) || errors.Is(err, sql.ErrTxDone) || sqlState(err) == queryCanceled
+func (c *config) cameOf(ctx context.Context, err error) bool {
+	return errors.Is(err, ctx.Err()) || errors.Is(err, sql.ErrTxDone) || c.verdict(err) == Canceled
 }
 
 const (
