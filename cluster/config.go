@@ -93,6 +93,10 @@ type Config struct {
 	// Net replaces the network, Clock the time, for tests.
 	Net   Net
 	Clock Clock
+	// BeforeWrite is called before each write to the log and to the votes, under
+	// their watch, for tests: it may block, as a disk does that stalls, and its
+	// error is that of a disk that has failed. nil is no call.
+	BeforeWrite func() error
 	// faults are for tests of this package.
 	faults testFaults
 }

@@ -28,6 +28,7 @@ var (
 type diskWatch struct {
 	deadline time.Duration // 0: no deadline
 	fail     func(error)   // called at most once, on a goroutine of its own or the writer's
+	before   func() error  // called before each write, as a part of it; nil: no call
 
 	once   sync.Once
 	failed atomic.Bool
@@ -44,7 +45,10 @@ func (w *diskWatch) do(op string, write func() error) error {
 		return fmt.Errorf("%s: %w", op, errDiskFailed)
 	}
 	stop := w.arm(op)
-	err := write()
+	err := w.begin()
+	if err == nil {
+		err = write()
+	}
 	stop()
 	if err != nil {
 		w.report(fmt.Errorf("%s: %w: %w", op, errDiskFailed, err))
@@ -54,6 +58,13 @@ func (w *diskWatch) do(op string, write func() error) error {
 		return fmt.Errorf("%s: %w", op, errDiskFailed)
 	}
 	return nil
+}
+
+func (w *diskWatch) begin() error {
+	if w.before == nil {
+		return nil
+	}
+	return w.before()
 }
 
 // stallSlices is how often the deadline of a write is looked at. A slice counts

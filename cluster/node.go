@@ -83,7 +83,7 @@ func Open(cfg Config) (_ *Node, err error) {
 	raftLog := newRaftLogger(n.log)
 	n.stores, err = openStores(storeConfig{
 		dir: cfg.DataDir, name: cfg.Name, kind: logStoreKind(cfg.LogStore), writeDeadline: cfg.WriteDeadline,
-		fail: n.fatal, onSync: n.synced, log: raftLog,
+		fail: n.fatal, beforeWrite: cfg.BeforeWrite, onSync: n.synced, log: raftLog,
 	})
 	if err != nil {
 		return nil, err

@@ -28,6 +28,8 @@ type storeConfig struct {
 	// trusted any more. It must cut the server off and end the process. It must
 	// not wait for Raft, whose loop may be the caller.
 	fail func(error)
+	// beforeWrite is called before each write, see Config.BeforeWrite.
+	beforeWrite func() error
 	// onSync hears of each append to the log; nil if nobody asks. It must not block.
 	onSync func(took time.Duration, entries, bytes int)
 	log    hclog.Logger
@@ -62,6 +64,7 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 		return nil, err
 	}
 	s := &stores{dir: cfg.dir, lock: lock, watch: newDiskWatch(cfg.writeDeadline, cfg.fail)}
+	s.watch.before = cfg.beforeWrite
 	defer func() {
 		if err != nil {
 			_ = s.close() // the first error says more

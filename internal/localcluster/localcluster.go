@@ -1,6 +1,6 @@
-// Package localcluster runs servers inside this process, on loopback, for
-// tests and examples. Whole processes, which can be killed, are the business
-// of `coordd dev` and of package test.
+// Package localcluster runs servers inside this process, on loopback or on a
+// network in memory, for tests and examples. Whole processes, which can be
+// killed, are the business of `coordd dev` and of package test.
 package localcluster
 
 import (
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/cluster"
+	"github.com/coordd/coord/internal/memnet"
 	"github.com/coordd/coord/server"
 )
 
@@ -23,7 +23,11 @@ import (
 type Options struct {
 	Servers int    // 1
 	Dir     string // for data; a temporary directory, removed by Close, if empty
-	// Change may change a server's configuration before it starts.
+	// Net is the network of the servers, whose hosts are named as they are; nil
+	// is loopback.
+	Net *memnet.Network
+	// Change may change a server's configuration before it starts; which one it
+	// is stands in Cluster.Name ("n1", "n2", ...).
 	Change func(*server.Config)
 	Logger *slog.Logger // nothing is logged if nil
 }
@@ -76,52 +80,10 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// choosePorts finds free ports by opening them all at once.
-func (c *Cluster) choosePorts() error {
-	var open []net.Listener
-	defer func() {
-		for _, l := range open {
-			l.Close()
-		}
-	}()
-	free := func() (string, error) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", err
-		}
-		open = append(open, l)
-		return l.Addr().String(), nil
-	}
-	for i := range c.opts.Servers {
-		grpc, err := free()
-		if err != nil {
-			return err
-		}
-		peer, err := free()
-		if err != nil {
-			return err
-		}
-		c.ports = append(c.ports, nodePorts{grpc, peer})
-		c.peers = append(c.peers, cluster.Peer{Name: fmt.Sprintf("n%d", i+1), Address: peer})
-	}
-	return nil
-}
-
 // StartServer starts server i (from 0) with the data it has. It does not wait
 // until it is ready.
 func (c *Cluster) StartServer(i int) error {
-	cfg := server.Config{
-		Cluster: cluster.Config{
-			Name: c.peers[i].Name, ClusterName: "local", Peers: c.peers, Bootstrap: cluster.BootstrapAuto,
-			DataDir: filepath.Join(c.dir, c.peers[i].Name), Listen: c.ports[i].peer, Logger: c.opts.Logger.With("node", c.peers[i].Name),
-		},
-		GRPC:   c.ports[i].grpc,
-		Logger: c.opts.Logger.With("node", c.peers[i].Name),
-	}
-	if c.opts.Change != nil {
-		c.opts.Change(&cfg)
-	}
-	s, err := server.New(cfg)
+	s, err := server.New(c.config(i))
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.peers[i].Name, err)
 	}
@@ -132,6 +94,24 @@ func (c *Cluster) StartServer(i int) error {
 	defer c.mu.Unlock()
 	c.running[i] = n
 	return nil
+}
+
+func (c *Cluster) config(i int) server.Config {
+	cfg := server.Config{
+		Cluster: cluster.Config{
+			Name: c.peers[i].Name, ClusterName: "local", Peers: c.peers, Bootstrap: cluster.BootstrapAuto,
+			DataDir: filepath.Join(c.dir, c.peers[i].Name), Listen: c.ports[i].peer, Logger: c.opts.Logger.With("node", c.peers[i].Name),
+		},
+		GRPC:   c.ports[i].grpc,
+		Logger: c.opts.Logger.With("node", c.peers[i].Name),
+	}
+	if c.opts.Net != nil {
+		c.inMemory(&cfg)
+	}
+	if c.opts.Change != nil {
+		c.opts.Change(&cfg)
+	}
+	return cfg
 }
 
 // StopServer stops server i in order and keeps its data.
@@ -157,6 +137,9 @@ func (c *Cluster) Server(i int) *server.Server {
 	return c.running[i].server
 }
 
+// readyTick is how often it is looked at whether the servers are ready.
+const readyTick = 2 * time.Millisecond
+
 // WaitReady waits until every running server is ready.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	for i := range c.running {
@@ -168,7 +151,7 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("%s is not ready: %w", c.peers[i].Name, context.Cause(ctx))
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(readyTick):
 			}
 		}
 	}

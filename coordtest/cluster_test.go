@@ -1,0 +1,77 @@
+package coordtest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/lock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// inBoth runs f in fake time and in real time.
+func inBoth(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Run("fake time", func(t *testing.T) { synctest.Test(t, f) })
+	t.Run("real time", f)
+}
+
+func acquire(t *testing.T, cl *client.Client, path string) *lock.Handle {
+	t.Helper()
+	h, err := lock.New(cl, path).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// lostWithin says how long it took until a handle was lost.
+func lostWithin(t *testing.T, h *lock.Handle, limit time.Duration) time.Duration {
+	t.Helper()
+	began := time.Now()
+	select {
+	case <-h.Lost():
+	case <-time.After(limit):
+		t.Fatalf("not lost after %s", limit)
+	}
+	return time.Since(began)
+}
+
+func TestClustersOfOneAndThreeServeAndEnd(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		inBoth(t, func(t *testing.T) {
+			c := StartCluster(t, n)
+			for range 3 {
+				h := acquire(t, c.Dial(), "/l")
+				if err := h.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if leader := c.Leader(); leader < 0 || leader >= n || c.Servers() != n {
+				t.Errorf("leader %d of %d", leader, c.Servers())
+			}
+		})
+	}
+}
+
+func TestExpireEndsASessionAndItsHolderHears(t *testing.T) {
+	inBoth(t, func(t *testing.T) {
+		c := Start(t)
+		h := acquire(t, c.Dial(), "/l")
+		c.Expire(h.Session())
+		if left := c.Paths("/l/"); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+		lostWithin(t, h, 5*time.Second)
+		if next := acquire(t, c.Dial(), "/l"); next.FencingToken() <= h.FencingToken() {
+			t.Errorf("token %d after %d", next.FencingToken(), h.FencingToken())
+		}
+		c.Expire(h.Session()) // it has ended: nothing happens
+	})
+}
+
+var _ = client.WithLogger

@@ -1,0 +1,100 @@
+package memnet
+
+import (
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Cut makes nothing pass between two hosts until heal is called. What is under
+// way, ends of connections too, stays where it is and goes on then, as
+// retransmitted packets do. Cuts of one link add up: it carries again when all
+// are healed. heal may be called twice.
+func (n *Network) Cut(a, b string) (heal func()) {
+	return n.disturb(func(by int) { n.cuts[between(a, b)] += by })
+}
+
+// CutOff cuts a host off from every other, also from those to come.
+func (n *Network) CutOff(host string) (heal func()) {
+	return n.disturb(func(by int) { n.cutOff[host] += by })
+}
+
+// Freeze makes a host stand still, as SIGSTOP does: it reads, writes, dials,
+// accepts and closes nothing, while what it has written before arrives and what
+// is sent to it waits. Its calls hang until thaw, their deadline, or the close of
+// the connection by its own side, which the other side sees after thaw.
+func (n *Network) Freeze(host string) (thaw func()) {
+	return n.disturb(func(by int) { n.frozen[host] += by })
+}
+
+// disturb changes a count up now and down once when undo is called.
+func (n *Network) disturb(change func(by int)) (undo func()) {
+	do := func(by int) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		change(by)
+		n.refreshLocked()
+	}
+	do(1)
+	return sync.OnceFunc(func() { do(-1) })
+}
+
+// Delay makes everything between two hosts take d in each direction, from what is
+// written from now on; 0 is the default. The order stays.
+func (n *Network) Delay(a, b string, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delays[between(a, b)] = max(0, d)
+	n.refreshLocked()
+}
+
+// Reset breaks all connections of a host, as its end does: both sides get
+// ECONNRESET at once, and what was under way is lost.
+func (n *Network) Reset(host string) {
+	n.reset(func(p *pipe) bool { return p.from == host || p.to == host })
+}
+
+// ResetBetween breaks the connections between two hosts.
+func (n *Network) ResetBetween(a, b string) {
+	n.reset(func(p *pipe) bool { return between(p.from, p.to) == between(a, b) })
+}
+
+func (n *Network) reset(which func(*pipe) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for p := range n.conns {
+		if which(p) {
+			p.fail(syscall.ECONNRESET)
+			delete(n.conns, p)
+		}
+	}
+}
+
+// blockedLocked says that nothing passes between two hosts.
+func (n *Network) blockedLocked(a, b string) bool {
+	if a == b {
+		return false // a machine always reaches itself
+	}
+	return n.cuts[between(a, b)] > 0 || n.cutOff[a] > 0 || n.cutOff[b] > 0
+}
+
+// refreshLocked tells everybody who may wait for it that the network has changed.
+func (n *Network) refreshLocked() {
+	for p := range n.conns {
+		p.set(n.stateLocked(p))
+	}
+	for address, l := range n.listeners {
+		l.setFrozen(n.frozen[hostOf(address)] > 0)
+	}
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *Network) stateLocked(p *pipe) state {
+	return state{
+		cut:          n.blockedLocked(p.from, p.to),
+		writerFrozen: n.frozen[p.from] > 0,
+		readerFrozen: n.frozen[p.to] > 0,
+		delay:        n.delays[between(p.from, p.to)],
+	}
+}
