@@ -27,6 +27,12 @@ func AtLeast(z Zxid) ReadOption {
 	return func(r *coordpb.Read) { r.MinZxid = max(r.MinZxid, uint64(z)) }
 }
 
+// Containing makes [Client.Predecessor] look for the nearest sibling in front
+// whose name contains the text. Other reads do not heed it.
+func Containing(text string) ReadOption {
+	return func(r *coordpb.Read) { r.Containing = text }
+}
+
 func (m ReadMode) toProto() coordpb.ReadMode {
 	switch m {
 	case ReadSession:
@@ -63,10 +69,15 @@ func (c *Client) Exists(ctx context.Context, path string, opts ...ReadOption) (S
 // list is read in several parts: then children that came or went meanwhile may
 // be in it or not.
 func (c *Client) Children(ctx context.Context, path string, opts ...ReadOption) ([]string, error) {
+	return c.list(ctx, "children", path, coordpb.Read_KIND_CHILDREN, opts)
+}
+
+// list reads names page by page.
+func (c *Client) list(ctx context.Context, name, path string, kind coordpb.Read_Kind, opts []ReadOption) ([]string, error) {
 	names := []string{}
 	for after := ""; ; {
 		page := append(opts[:len(opts):len(opts)], func(r *coordpb.Read) { r.After = after })
-		reply, err := c.read(ctx, "children", path, coordpb.Read_KIND_CHILDREN, page)
+		reply, err := c.read(ctx, name, path, kind, page)
 		if err != nil {
 			return nil, err
 		}
@@ -81,8 +92,8 @@ func (c *Client) Children(ctx context.Context, path string, opts ...ReadOption) 
 
 // Place is where a node stands in the queue of its siblings.
 type Place struct {
-	Before string // path of who stands right before it, "" for the first
-	Ahead  int    // how many stand before it
+	Before string // path of who stands right before it ([Containing]: of the nearest such), "" for none
+	Ahead  int    // how many stand before it, whatever their names contain
 	Stat   Stat   // the node's own
 	Zxid   Zxid   // as in [Node]
 }
@@ -138,14 +149,23 @@ func (c *Client) Sync(ctx context.Context) (Zxid, error) {
 }
 
 // Ephemerals lists the ephemeral nodes that belong to this client's session, at
-// path or below.
+// path or below, in ascending order.
 func (c *Client) Ephemerals(ctx context.Context, path string, opts ...ReadOption) ([]string, error) {
-	reply, err := c.read(ctx, "ephemerals", path, coordpb.Read_KIND_EPHEMERALS, opts)
-	names := reply.GetRead().GetNames()
-	for i, n := range names {
-		names[i] = c.root().strip(n)
+	return c.EphemeralsOf(ctx, 0, path, opts...)
+}
+
+// EphemeralsOf lists the ephemeral nodes that belong to a session, whoever's it
+// is, at path or below, in ascending order; session 0 is this client's own. Of
+// another session's, those are left out whose parent this client may not read. A
+// session that has ended or never was has none. As in [Client.Children], a very
+// large list is read in several parts.
+func (c *Client) EphemeralsOf(ctx context.Context, session SessionID, path string, opts ...ReadOption) ([]string, error) {
+	whose := append(opts[:len(opts):len(opts)], func(r *coordpb.Read) { r.Session = uint64(session) })
+	paths, err := c.list(ctx, "ephemerals", path, coordpb.Read_KIND_EPHEMERALS, whose)
+	for i, p := range paths {
+		paths[i] = c.root().strip(p)
 	}
-	return names, err
+	return paths, err
 }
 
 // CountDescendants counts all nodes below path.

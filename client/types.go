@@ -32,7 +32,7 @@ const AnyVersion Version = znode.AnyVersion
 // Kinds of znodes.
 const (
 	Persistent = znode.Persistent // until it is deleted
-	Ephemeral  = znode.Ephemeral  // as long as the session that created it
+	Ephemeral  = znode.Ephemeral  // as long as the session that created it (see WithTTL, WithLinger)
 	Container  = znode.Container  // until some time after its last child has gone
 	TTL        = znode.TTL        // until it has no children and was not set for a time
 )

@@ -17,9 +17,9 @@ func (c *Client) Create(ctx context.Context, path string, data []byte, opts ...C
 }
 
 // Set sets a node's data if it is at that version. Nil data and empty data
-// differ.
-func (c *Client) Set(ctx context.Context, path string, data []byte, version Version) (Stat, error) {
-	r, err := c.one(ctx, "set", OpSet(path, data, version))
+// differ. SetOptions are for ephemerals.
+func (c *Client) Set(ctx context.Context, path string, data []byte, version Version, opts ...SetOption) (Stat, error) {
+	r, err := c.one(ctx, "set", OpSet(path, data, version, opts...))
 	return r.Stat, err
 }
 

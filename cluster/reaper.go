@@ -9,14 +9,16 @@ import (
 )
 
 const (
-	// reapTick is how often the leader looks for containers and TTL znodes whose
-	// time has come.
-	reapTick = time.Second
+	// reapTick is how often the leader looks for containers and znodes with a TTL
+	// whose time has come. Somebody may wait for such a one to go, as for a lock
+	// whose holder is lost, so it is short; a look costs a read lock and the
+	// first entry of a list, and nothing is proposed when nothing is due.
+	reapTick = 100 * time.Millisecond
 	// maxReaps bounds one command of the reaper.
 	maxReaps = 1000
 )
 
-// reapLoop deletes empty containers and TTL znodes past their time, while r
+// reapLoop deletes empty containers and znodes past their TTL, while r
 // lasts. The deletion is conditional on what was found, so a znode that is
 // used meanwhile stays.
 func (n *Node) reapLoop(ctx context.Context, r *reign) {

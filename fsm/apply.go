@@ -212,7 +212,7 @@ func (m *Machine) begin(caller *znode.Caller, cause znode.Cause) *znode.Tx {
 // endSession takes a session and its ephemerals out, in the transaction that
 // was begun.
 func (m *Machine) endSession(tx *znode.Tx, id session.ID, reason session.EndReason) {
-	m.state.Tree.DeleteEphemerals(tx, id)
+	m.state.Tree.EndSession(tx, id, reason.Unclean())
 	m.state.Sessions.End(id, reason, tx.Zxid, tx.Time)
 	delete(m.callers, id)
 	m.ended = append(m.ended, endedSession{id, reason})

@@ -77,6 +77,10 @@ func decodeOp(r *reader, op *znode.Op) {
 		op.TTL = time.Duration(r.varint())
 		r.useful(op.TTL != 0)
 	}
+	if flags&opLinger != 0 {
+		op.Linger = time.Duration(r.varint())
+		r.useful(op.Linger != 0)
+	}
 }
 
 func decodeACL(r *reader) []znode.ACL {

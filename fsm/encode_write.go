@@ -23,7 +23,8 @@ const (
 	opCondition // Czxid and Owner
 	opACL
 	opTTL
-	opFlags = opData | opVersion31 | opSequential | opCondition | opACL | opTTL
+	opLinger
+	opFlags = opData | opVersion31 | opSequential | opCondition | opACL | opTTL | opLinger
 )
 
 func appendWrite(dst []byte, w *Write) []byte {
@@ -85,6 +86,9 @@ func appendOp(dst []byte, op *znode.Op) []byte {
 	if flags&opTTL != 0 {
 		dst = binary.AppendVarint(dst, int64(op.TTL))
 	}
+	if flags&opLinger != 0 {
+		dst = binary.AppendVarint(dst, int64(op.Linger))
+	}
 	return dst
 }
 
@@ -101,6 +105,7 @@ func flagsOf(op *znode.Op) byte {
 	set(op.Czxid != 0 || op.Owner != 0, opCondition)
 	set(len(op.ACL) > 0, opACL)
 	set(op.TTL != 0, opTTL)
+	set(op.Linger != 0, opLinger)
 	return flags
 }
 

@@ -31,7 +31,7 @@ const (
 	CmdSuspect Kind = 10
 	// CmdUnsuspect takes the mark back. Leader only, without line.
 	CmdUnsuspect Kind = 11
-	// CmdReap deletes containers and TTL znodes whose time has come. Leader only.
+	// CmdReap deletes containers and znodes with a TTL whose time has come. Leader only.
 	CmdReap Kind = 12
 	// CmdTrim drops remembered results of idle sessions.
 	CmdTrim Kind = 13

@@ -123,7 +123,7 @@ func appendStat(dst []byte, s *znode.Stat) []byte {
 	}
 	for _, v := range [...]int64{
 		s.Ctime, s.Mtime, s.Version, s.Cversion, s.Aversion,
-		int64(s.DataLength), int64(s.NumChildren), int64(s.TTL),
+		int64(s.DataLength), int64(s.NumChildren), int64(s.TTL), int64(s.Linger),
 	} {
 		dst = binary.AppendVarint(dst, v)
 	}
@@ -137,7 +137,7 @@ func decodeStat(r *reader, s *znode.Stat) {
 	s.Ctime, s.Mtime = r.varint(), r.varint()
 	s.Version, s.Cversion, s.Aversion = r.varint(), r.varint(), r.varint()
 	s.DataLength, s.NumChildren = r.int32(), r.int32()
-	s.TTL = time.Duration(r.varint())
+	s.TTL, s.Linger = time.Duration(r.varint()), time.Duration(r.varint())
 }
 
 func (r *reader) int32() int32 {

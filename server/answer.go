@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/watch"
 	"github.com/coordd/coord/znode"
 	"github.com/coordd/coord/zxid"
@@ -97,13 +99,17 @@ func (s *Server) children(q *reading, v *fsm.View) (*readResult, error) {
 	return &readResult{names: names, more: more || cut, stat: st, hasStat: true, size: size}, nil
 }
 
-// ephemerals lists the session's own, a page at a time.
+// ephemerals lists those of a session, a page at a time.
 func (s *Server) ephemerals(q *reading, v *fsm.View) (*readResult, error) {
-	if q.caller.Session == 0 {
+	r, caller := q.read, q.caller
+	of := cmp.Or(session.ID(r.GetSession()), caller.Session)
+	switch of {
+	case 0:
 		return nil, fmt.Errorf("a caller without a session owns no ephemerals: %w", znode.ErrBadArguments)
+	case caller.Session:
+		caller = &znode.Caller{Trusted: true} // what it owns is no secret to it
 	}
-	r := q.read
-	names := v.Tree.Ephemerals(q.caller.Session, r.GetPath())
+	names := v.Tree.EphemeralsOf(of, cmp.Or(r.GetPath(), "/"), caller)
 	for len(names) > 0 && r.GetAfter() != "" && names[0] <= r.GetAfter() {
 		names = names[1:]
 	}
@@ -115,12 +121,14 @@ func (s *Server) ephemerals(q *reading, v *fsm.View) (*readResult, error) {
 
 // predecessor finds the place of a child in the queue of a node's children.
 func (s *Server) predecessor(q *reading, v *fsm.View) (*readResult, error) {
-	before, ahead, st, err := s.queues.place(v.Tree, q.read.GetPath(), q.read.GetAfter(), q.caller)
+	before, ahead, st, err := s.queues.place(v.Tree, &queueRead{
+		path: q.read.GetPath(), child: q.read.GetAfter(), containing: q.read.GetContaining(), caller: q.caller,
+	})
 	if err != nil {
 		return nil, err
 	}
 	res := &readResult{count: int64(ahead), stat: st, hasStat: true}
-	if ahead > 0 {
+	if before != "" {
 		res.names, res.size = []string{before}, len(before)
 	}
 	return res, nil

@@ -93,7 +93,7 @@ func (e *encoder) stat(s *znode.Stat) *coordpb.Stat {
 	p.Version, p.Cversion, p.Aversion = s.Version, s.Cversion, s.Aversion
 	p.EphemeralOwner = uint64(s.EphemeralOwner)
 	p.DataLength, p.NumChildren = s.DataLength, s.NumChildren
-	p.Kind, p.TtlMs = nodeKindOut(s.Kind), s.TTL.Milliseconds()
+	p.Kind, p.TtlMs, p.LingerMs = nodeKindOut(s.Kind), s.TTL.Milliseconds(), s.Linger.Milliseconds()
 	return p
 }
 

@@ -100,21 +100,36 @@ func decodeOp(dst *znode.Op, op *coordpb.Op, l *Limits) error {
 	if err := decodeACL(dst, op.GetAcl()); err != nil {
 		return err
 	}
-	return decodeTTL(dst, op.GetTtlMs())
+	return decodeTimes(dst, op)
 }
 
-// maxTTL is ZooKeeper's, 0xffffffffff ms: 34 years.
-const maxTTL = 0xffffffffff * time.Millisecond
-
-func decodeTTL(dst *znode.Op, ms int64) error {
-	if dst.Kind != znode.OpCreate || dst.Node != znode.TTL {
+// decodeTimes takes over how the node is to end. Whether that fits the node, or
+// there is no node, is for the tree to say.
+func decodeTimes(dst *znode.Op, op *coordpb.Op) (err error) {
+	switch {
+	case dst.Kind == znode.OpCreate && dst.Node == znode.TTL && op.GetTtlMs() == 0:
+		return fmt.Errorf("a node of kind TTL needs a time to live: %w", znode.ErrBadArguments)
+	case dst.Kind != znode.OpCreate && dst.Kind != znode.OpSet:
 		return nil
 	}
-	if ms <= 0 || ms > maxTTL.Milliseconds() {
-		return fmt.Errorf("time to live of %d ms is not between 1 and %d: %w", ms, maxTTL.Milliseconds(), znode.ErrBadArguments)
+	without := dst.Kind == znode.OpSet
+	if dst.TTL, err = decodeTime("time to live", op.GetTtlMs(), znode.MaxTTL, without); err != nil {
+		return err
 	}
-	dst.TTL = time.Duration(ms) * time.Millisecond
-	return nil
+	dst.Linger, err = decodeTime("linger", op.GetLingerMs(), znode.MaxLinger, without)
+	return err
+}
+
+// decodeTime reads one time; -1 takes it away where that is allowed, and 0 says
+// nothing.
+func decodeTime(what string, ms int64, most time.Duration, without bool) (time.Duration, error) {
+	switch {
+	case ms == -1 && without:
+		return znode.Without, nil
+	case ms < 0 || ms > most.Milliseconds():
+		return 0, fmt.Errorf("%s of %d ms is not between 1 and %d: %w", what, ms, most.Milliseconds(), znode.ErrBadArguments)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
 }
 
 func decodeACL(dst *znode.Op, acl []*coordpb.ACL) error {

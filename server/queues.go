@@ -21,6 +21,8 @@ const (
 	// maxKept bounds the queues that are kept. Places in others are found by a
 	// look at all children.
 	maxKept = 1000
+	// maxParts bounds the texts by which the names of one queue are kept apart.
+	maxParts = 4
 	// keepIdle is how long a queue is kept that nobody asks for.
 	keepIdle = 10 * time.Minute
 )
@@ -51,6 +53,16 @@ type keptQueue struct {
 	czxid    zxid.ID    // of the node
 	cversion int64      // up to which the queue has followed
 	order    znode.Queue
+	// parts are the names that contain a text somebody asked for: who looks for
+	// the last writer in a long line of readers must not pass them all.
+	parts map[string]*znode.Queue
+}
+
+// queueRead asks for the place of a child, and for the last name before it that
+// contains a text; "" is in every name.
+type queueRead struct {
+	path, child, containing string
+	caller                  *znode.Caller
 }
 
 func newQueues(clock stopwatch) *queues {
@@ -58,18 +70,18 @@ func newQueues(clock stopwatch) *queues {
 }
 
 // place is [znode.Tree.Predecessor]. The machine's read lock is held.
-func (qs *queues) place(t *znode.Tree, path, child string, c *znode.Caller) (before string, ahead int, st znode.Stat, err error) {
-	_, _, dir, err := t.ChildrenPage(path, "", 1, c)
+func (qs *queues) place(t *znode.Tree, q *queueRead) (before string, ahead int, st znode.Stat, err error) {
+	_, _, dir, err := t.ChildrenPage(q.path, "", 1, q.caller)
 	if err != nil || dir.NumChildren < keepFrom {
-		return t.Predecessor(path, child, c)
+		return t.Predecessor(q.path, q.child, q.containing, q.caller)
 	}
-	own, exists := t.Exists(strings.TrimSuffix(path, "/") + "/" + child)
-	if k := qs.keep(path, &dir); exists && k != nil {
-		if before, ahead, ok := k.place(qs, t, path, child, &dir, c); ok {
+	own, exists := t.Exists(strings.TrimSuffix(q.path, "/") + "/" + q.child)
+	if k := qs.keep(q.path, &dir); exists && k != nil {
+		if before, ahead, ok := k.place(qs, t, q, &dir); ok {
 			return before, ahead, own, nil
 		}
 	}
-	return t.Predecessor(path, child, c)
+	return t.Predecessor(q.path, q.child, q.containing, q.caller)
 }
 
 // keep returns the queue of a node, and begins to keep it if that is worth it;
@@ -90,22 +102,46 @@ func (qs *queues) keep(path string, dir *znode.Stat) *keptQueue {
 }
 
 // place finds the place of a child. It builds the queue if it is not up to date.
-func (k *keptQueue) place(qs *queues, t *znode.Tree, path, child string, dir *znode.Stat, c *znode.Caller) (before string, ahead int, ok bool) {
+func (k *keptQueue) place(qs *queues, t *znode.Tree, q *queueRead, dir *znode.Stat) (before string, ahead int, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.known || k.czxid != dir.Czxid || k.cversion != dir.Cversion {
 		if dir.NumChildren > keepUpTo {
 			return "", 0, false
 		}
-		names, _, err := t.Children(path, c)
+		names, _, err := t.Children(q.path, q.caller)
 		if err != nil {
 			return "", 0, false
 		}
 		k.order.Fill(names)
+		k.parts = nil
 		k.known, k.czxid, k.cversion = true, dir.Czxid, dir.Cversion
 		qs.built.Add(1)
 	}
-	return k.order.Before(child)
+	before, ahead, ok = k.order.Before(q.child)
+	if !ok || q.containing == "" {
+		return before, ahead, ok
+	}
+	part := k.part(q.containing)
+	if part == nil {
+		return "", 0, false
+	}
+	return part.Last(q.child), ahead, true
+}
+
+// part returns the part of the queue whose names contain a text, nil if too many
+// parts are kept already.
+func (k *keptQueue) part(containing string) *znode.Queue {
+	if part := k.parts[containing]; part != nil || len(k.parts) == maxParts {
+		return part
+	}
+	if k.parts == nil {
+		k.parts = make(map[string]*znode.Queue, 1)
+	}
+	part := new(znode.Queue)
+	part.Fill(k.order.Names(containing))
+	k.parts[strings.Clone(containing)] = part
+	return part
 }
 
 // applied follows one transaction. It runs under the machine's write lock.
@@ -131,10 +167,15 @@ func (k *keptQueue) follow(name string, what znode.ChangeType) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.cversion++
+	turn := (*znode.Queue).Remove
 	if what == znode.Created {
-		k.order.Add(name)
-	} else {
-		k.order.Remove(name)
+		turn = (*znode.Queue).Add
+	}
+	turn(&k.order, name)
+	for text, part := range k.parts {
+		if strings.Contains(name, text) {
+			turn(part, name)
+		}
 	}
 }
 

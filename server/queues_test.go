@@ -47,11 +47,19 @@ func (q *queueTester) apply(ops ...znode.Op) []znode.OpResult {
 // same fails unless the place of a child is what a look at all children says.
 func (q *queueTester) same(path, child string, c *znode.Caller) {
 	q.Helper()
-	before, ahead, st, err := q.qs.place(q.tree, path, child, c)
-	wantBefore, wantAhead, wantStat, wantErr := q.tree.Predecessor(path, child, c)
+	q.sameOf(path, child, "", c)
+	for _, text := range []string{"e-", "7", "-00000000", "nowhere", "past the most"} {
+		q.sameOf(path, child, text, c)
+	}
+}
+
+func (q *queueTester) sameOf(path, child, containing string, c *znode.Caller) {
+	q.Helper()
+	before, ahead, st, err := q.qs.place(q.tree, &queueRead{path, child, containing, c})
+	wantBefore, wantAhead, wantStat, wantErr := q.tree.Predecessor(path, child, containing, c)
 	if before != wantBefore || ahead != wantAhead || st != wantStat || (err == nil) != (wantErr == nil) || err != nil && !errors.Is(err, errors.Unwrap(wantErr)) && !errors.Is(err, wantErr) {
-		q.Fatalf("%s in %s: %q, %d ahead, %+v, %v; want %q, %d, %+v, %v",
-			child, path, before, ahead, st, err, wantBefore, wantAhead, wantStat, wantErr)
+		q.Fatalf("%s in %s (%q): %q, %d ahead, %+v, %v; want %q, %d, %+v, %v",
+			child, path, containing, before, ahead, st, err, wantBefore, wantAhead, wantStat, wantErr)
 	}
 }
 
@@ -97,7 +105,7 @@ func TestKeptQueueSaysWhatTheTreeSays(t *testing.T) {
 		if i == 1000 {
 			tx := znode.Tx{Zxid: q.z + 1, Caller: &znode.Caller{Trusted: true}, Cause: znode.BySessionExpiry}
 			q.z++
-			q.tree.DeleteEphemerals(&tx, 7)
+			q.tree.EndSession(&tx, 7, true)
 			q.qs.applied(tx.Changes)
 			names = slices.DeleteFunc(names, func(n string) bool { return strings.HasPrefix(n, "e-") })
 		}
@@ -166,7 +174,7 @@ func TestQueueIsNotShownToWhoMayNotList(t *testing.T) {
 	}
 	q.same("/l", name, &znode.Caller{})
 	q.apply(znode.Op{Kind: znode.OpSetACL, Path: "/l", ACL: []znode.ACL{{Perms: znode.PermCreate, Scheme: "world", ID: "anyone"}}})
-	if _, _, _, err := q.qs.place(q.tree, "/l", name, &znode.Caller{}); !errors.Is(err, znode.ErrNoAuth) {
+	if _, _, _, err := q.qs.place(q.tree, &queueRead{"/l", name, "", &znode.Caller{}}); !errors.Is(err, znode.ErrNoAuth) {
 		t.Fatalf("got %v", err)
 	}
 }

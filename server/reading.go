@@ -86,6 +86,9 @@ func (q *reading) check(l *Limits) error {
 	if q.read.GetLimit() < 0 {
 		return malformed("limit %d is negative", q.read.GetLimit())
 	}
+	if n := len(q.read.GetContaining()); n > l.PathBytes {
+		return &limitError{kind: fsm.ErrTooLarge, what: "bytes of a text to look for", have: int64(n), most: int64(l.PathBytes), setting: settingPath}
+	}
 	if q.read.GetWatchId() != 0 && !q.maySetWatch() {
 		return malformed("a %s cannot set a watch", q.op)
 	}

@@ -109,6 +109,14 @@ func (r EndReason) String() string {
 	return "reason?"
 }
 
+// Unclean reports whether the client may still be at work and not know that its
+// session has ended, so that what it has sent elsewhere may still arrive. It is
+// the case for every end but its own close: a silent client may only be cut off
+// or paused; one that an administrator kills was alive a moment ago; a successor
+// of the same identity may have been started beside it; and after a restore the
+// clients of the sessions in the backup may run to this day.
+func (r EndReason) Unclean() bool { return r != Closed }
+
 // Err is what a client is told: [ErrClosed] if it closed the session itself,
 // else [ErrExpired].
 func (r EndReason) Err() error {

@@ -4,12 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
-
-// MaxTTL is the longest time of a TTL node: 40 bits of milliseconds, over 34
-// years, as in ZooKeeper.
-const MaxTTL = (1<<40 - 1) * time.Millisecond
 
 // sequenceDigits is how many digits a sequence number has at least. It grows
 // when they are used up: names then stop sorting as strings, but no name is
@@ -40,7 +35,7 @@ func (t *Tree) create(tx *Tx, op *Op, r *OpResult) error {
 	}
 	path := op.Path
 	if op.Sequential {
-		path = numbered(op.Path, p.creates)
+		path = numbered(op.Path, p.sequence())
 		name = path[len(op.Path)-len(name):]
 	}
 	if err := t.checkNew(path, name, parent, op); err != nil {
@@ -62,14 +57,10 @@ func (op *Op) checkCreate(c *Caller) error {
 		return fmt.Errorf("%w: unknown kind of node %d", ErrBadArguments, op.Node)
 	case op.Node == Ephemeral && (c == nil || c.Session == 0):
 		return fmt.Errorf("%w: an ephemeral node needs a session", ErrBadArguments)
-	case op.Node != TTL && op.TTL != 0:
-		return fmt.Errorf("%w: a %v node has no TTL", ErrBadArguments, op.Node)
-	case op.Node == TTL && (op.TTL <= 0 || op.TTL > MaxTTL || op.TTL%time.Millisecond != 0):
-		return fmt.Errorf("%w: TTL %v: want whole milliseconds up to %v", ErrBadArguments, op.TTL, MaxTTL)
 	case len(op.Data) > maxDataBytes:
 		return tooLong(len(op.Data))
 	}
-	return nil
+	return op.checkLimits()
 }
 
 // checkNew checks the final path of a node to create, against the tree.
@@ -115,6 +106,9 @@ func (t *Tree) add(tx *Tx, op *Op, parent uint32, list []ACL, at newName) (*node
 		ctime: tx.Time, mtime: tx.Time,
 		parent: parent, acl: acl, kind: op.Node, flags: flagLive, life: op.life(tx.Caller),
 	}
+	if op.Node == Ephemeral {
+		n.creates = limits{op.TTL.Milliseconds(), op.Linger.Milliseconds()}.pack()
+	}
 	n.setBlob(at.name, op.Data)
 	t.insert(i, at.name, childKey(key, at.name))
 	n = t.nodes.at(i)
@@ -150,7 +144,8 @@ func numbered(path string, n int64) string {
 
 // SetSequence raises the number that the next sequential child of the node at
 // path gets to n, as an import needs it; a smaller n does nothing. It is
-// [ErrNoNode] if there is no such node.
+// [ErrNoNode] if there is no such node, [ErrBadArguments] if it is an ephemeral,
+// which has no children.
 func (t *Tree) SetSequence(path string, n uint64) error {
 	i := t.find(path)
 	if i == 0 {
@@ -159,8 +154,11 @@ func (t *Tree) SetSequence(path string, n uint64) error {
 	if n > 1<<62 {
 		return fmt.Errorf("set sequence of %s: %w: %d is too large", path, ErrBadArguments, n)
 	}
-	if t.nodes.at(i).creates >= int64(n) {
+	if t.nodes.at(i).sequence() >= int64(n) {
 		return nil
+	}
+	if t.nodes.at(i).kind == Ephemeral {
+		return fmt.Errorf("set sequence of %s: %w: it is ephemeral", path, ErrBadArguments)
 	}
 	key := pathKey(path)
 	p := t.edit(i, key)

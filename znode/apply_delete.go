@@ -1,12 +1,5 @@
 package znode
 
-import (
-	"slices"
-	"strings"
-
-	"github.com/coordd/coord/session"
-)
-
 // delete is OpDelete. The order of its checks is ZooKeeper's: permission on the
 // parent, then the node, the version, and at last the children. The node's own
 // ACL does not matter, nor does it whose ephemeral it is.
@@ -56,28 +49,4 @@ func (t *Tree) remove(tx *Tx, i uint32, at newName) {
 	t.discard(i, at.name, childKey(key, at.name))
 	t.charge(at.path, -1, -bytes)
 	t.quotaNodeDeleted(at.path)
-}
-
-// DeleteEphemerals deletes the ephemerals of session s, in ascending order of
-// their paths, so that every replica fires the same watches. It does nothing if
-// the session has none, and cannot fail.
-func (t *Tree) DeleteEphemerals(tx *Tx, s session.ID) {
-	l := t.owners[s]
-	if l == nil {
-		return
-	}
-	type victim struct {
-		i    uint32
-		path string
-	}
-	victims := make([]victim, 0, l.n)
-	l.each(func(i uint32) bool {
-		victims = append(victims, victim{i, t.path(i)})
-		return true
-	})
-	slices.SortFunc(victims, func(a, b victim) int { return strings.Compare(a.path, b.path) })
-	for _, v := range victims {
-		parent, name, _ := splitPath(v.path)
-		t.remove(tx, v.i, newName{v.path, name, parent})
-	}
 }

@@ -3,7 +3,7 @@ package znode
 import "fmt"
 
 // set is OpSet. The order of its checks is ZooKeeper's: path, node, permission,
-// version; then the quota.
+// version; then what ZooKeeper has not, and the quota.
 func (t *Tree) set(tx *Tx, op *Op, r *OpResult) error {
 	i, err := t.lookup(op.Path)
 	if err != nil {
@@ -16,6 +16,9 @@ func (t *Tree) set(tx *Tx, op *Op, r *OpResult) error {
 	if err := op.expect(n, n.version); err != nil {
 		return err
 	}
+	if err := op.checkNewLimits(n); err != nil {
+		return err
+	}
 	if len(op.Data) > maxDataBytes {
 		return tooLong(len(op.Data))
 	}
@@ -26,6 +29,7 @@ func (t *Tree) set(tx *Tx, op *Op, r *OpResult) error {
 	key := pathKey(op.Path)
 	n = t.edit(i, key)
 	t.replaceData(n, key, op.Data)
+	op.setLimits(n)
 	n.version++
 	n.mzxid, n.mtime = tx.Zxid, tx.Time
 	t.done(i, n, key)

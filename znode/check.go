@@ -104,6 +104,8 @@ func (c *checker) node(i uint32, n *node, key uint64) error {
 		return fmt.Errorf("an ephemeral has children")
 	case n.null() && n.dataLen() != 0:
 		return fmt.Errorf("null data of %d bytes", n.dataLen())
+	case !n.limits().sound():
+		return fmt.Errorf("limits %+v", n.limits())
 	case n.creates < 0:
 		return fmt.Errorf("%d creates", n.creates)
 	}

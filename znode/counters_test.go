@@ -167,7 +167,7 @@ func TestSessionEndDeletesItsEphemeralsInPathOrder(t *testing.T) {
 	r.caller = Caller{Session: 1, Trusted: true}
 	r.tx.Cause = BySessionExpiry
 	tx := r.begin()
-	r.tree.DeleteEphemerals(tx, 1)
+	r.tree.EndSession(tx, 1, true)
 	var got []string
 	for _, c := range tx.Changes {
 		got = append(got, c.Path)
@@ -184,7 +184,7 @@ func TestSessionEndDeletesItsEphemeralsInPathOrder(t *testing.T) {
 	if got := r.tree.Ephemerals(2, ""); !slices.Equal(got, []string{"/b/10"}) {
 		t.Errorf("the other session has %v", got)
 	}
-	r.tree.DeleteEphemerals(r.begin(), 99)
+	r.tree.EndSession(r.begin(), 99, true)
 	if len(r.tx.Changes) != 0 {
 		t.Error("a session without ephemerals had some")
 	}

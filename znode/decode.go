@@ -123,6 +123,8 @@ func (d *decoder) node() node {
 		d.fail(corrupt("an ephemeral node without a session"))
 	case n.kind == TTL && (n.life == 0 || n.life > uint64(MaxTTL.Milliseconds())):
 		d.fail(corrupt("a TTL of %d ms", n.life))
+	case !n.limits().sound():
+		d.fail(corrupt("an ephemeral node with the limits %+v", n.limits()))
 	case n.creates < 0:
 		d.fail(corrupt("%d children created", n.creates))
 	}

@@ -41,7 +41,7 @@ func (m *Image) Len() int { return m.count }
 //	    number of the ACL list, from 0 in order of appearance; a new one is
 //	      followed by the count of entries, and perms, scheme, id of each
 //	    czxid, mzxid-czxid, pzxid-czxid, ctime, mtime-ctime
-//	    version, aversion, creates
+//	    version, aversion, creates (ephemeral: its limits)
 //	    life, for ephemeral and TTL nodes
 //	    length of the name, name, length of the data, data
 //	0, count of nodes, digest

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coordd/coord/session"
 )
@@ -91,9 +92,54 @@ func (m *model) showStats(top string) {
 	m.nodes[quotaTop+top+"/zookeeper_stats"] = n
 }
 
-func (m *model) deleteEphemerals(tx *Tx, s session.ID) {
+// timesFit says whether a create may ask for its times.
+func timesFit(op *Op) bool {
+	whole := func(d, most time.Duration) bool { return d > 0 && d <= most && d%time.Millisecond == 0 }
+	switch op.Node {
+	case TTL:
+		return whole(op.TTL, MaxTTL) && op.Linger == 0
+	case Ephemeral:
+		return (op.TTL == 0 || whole(op.TTL, MaxTTL)) && (op.Linger == 0 || whole(op.Linger, MaxLinger))
+	default:
+		return op.TTL == 0 && op.Linger == 0
+	}
+}
+
+// newTimes changes the times of a node that is set, if that may be.
+func (m *model) newTimes(op *Op, s *Stat) bool {
+	if op.TTL == 0 && op.Linger == 0 {
+		return true
+	}
+	if s.Kind != Ephemeral || op.TTL != 0 && op.TTL != -1 {
+		return false
+	}
+	if op.TTL == -1 {
+		s.TTL = 0
+	}
+	switch {
+	case op.Linger == -1:
+		s.Linger = 0
+	case op.Linger < 0 || op.Linger > MaxLinger || op.Linger%time.Millisecond != 0:
+		return false
+	case op.Linger > 0:
+		s.Linger = op.Linger
+	}
+	return true
+}
+
+func (m *model) endSession(tx *Tx, s session.ID, linger bool) {
 	for _, p := range m.ephemerals(s) {
-		m.remove(tx, p)
+		n := m.nodes[p]
+		if !linger || n.stat.Linger == 0 {
+			m.remove(tx, p)
+			continue
+		}
+		n.stat.Kind, n.stat.EphemeralOwner = TTL, 0
+		n.stat.TTL, n.stat.Linger = n.stat.Linger, 0
+		n.stat.Version++
+		n.stat.Mzxid, n.stat.Mtime = tx.Zxid, tx.Time
+		m.nodes[p] = n
+		m.change(tx, DataChanged, p, m.stat(p))
 	}
 }
 
@@ -117,7 +163,7 @@ func (m *model) expired(now int64) []string {
 		}
 		due := n.stat.Mtime
 		switch {
-		case n.stat.Kind == TTL:
+		case n.stat.TTL > 0:
 			due += n.stat.TTL.Milliseconds()
 		case n.stat.Kind == Container && n.creates == 0:
 			due += ContainerGrace.Milliseconds()

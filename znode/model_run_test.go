@@ -118,8 +118,9 @@ func (r *run) endSession() {
 	if got, want := r.tree.Ephemerals(s, "/"), r.model.ephemerals(s); !slices.Equal(got, want) {
 		r.Fatalf("ephemerals of %v: %v, want %v", s, got, want)
 	}
-	r.tree.DeleteEphemerals(tx, s)
-	r.model.deleteEphemerals(mtx, s)
+	linger := r.IntN(3) > 0
+	r.tree.EndSession(tx, s, linger)
+	r.model.endSession(mtx, s, linger)
 	r.same(s, nil, nil, tx, mtx)
 }
 
@@ -297,16 +298,37 @@ func (r *run) op() Op {
 	if op.Kind == OpCreate {
 		op.Node = Kind(r.IntN(4))
 		op.Sequential = r.IntN(3) == 0
-		if op.Node == TTL {
-			op.TTL = time.Duration(r.IntN(60_000)) * time.Millisecond
-		}
+		r.times(&op)
 		return op
+	}
+	if op.Kind == OpSet && r.IntN(4) == 0 {
+		op.TTL = []time.Duration{0, 0, Without, time.Second}[r.IntN(4)]
+		op.Linger = r.linger()
 	}
 	if s, ok := r.tree.Exists(op.Path); ok && r.IntN(6) == 0 {
 		op.Czxid = s.Czxid + zxid.ID(r.IntN(2))
 		op.Owner = s.EphemeralOwner + session.ID(r.IntN(2))
 	}
 	return op
+}
+
+// times gives a node to create the times of its kind, and at times others.
+func (r *run) times(op *Op) {
+	odd := r.IntN(40) == 0
+	if op.Node == TTL || op.Node == Ephemeral && r.IntN(3) == 0 || odd {
+		op.TTL = time.Duration(r.IntN(60_000)) * time.Millisecond
+	}
+	if op.Node == Ephemeral && r.IntN(2) == 0 || odd {
+		op.Linger = r.linger()
+	}
+}
+
+func (r *run) linger() time.Duration {
+	odd := []time.Duration{0, Without, time.Microsecond, MaxLinger + 1, MaxLinger, -time.Second}
+	if k := r.IntN(24); k < len(odd) {
+		return odd[k]
+	}
+	return time.Duration(1+r.IntN(60_000)) * time.Millisecond
 }
 
 func (m *model) descendants(path string) int {

@@ -182,7 +182,7 @@ func (m *model) change(tx *Tx, kind ChangeType, p string, s Stat) {
 }
 
 func (m *model) create(tx *Tx, op *Op, r *OpResult) error {
-	if op.Node == Ephemeral && tx.Caller.Session == 0 || op.Node == TTL && op.TTL <= 0 {
+	if op.Node == Ephemeral && tx.Caller.Session == 0 || !timesFit(op) {
 		return ErrBadArguments
 	}
 	if !strings.Contains(op.Path, "/") {
@@ -225,9 +225,7 @@ func (m *model) create(tx *Tx, op *Op, r *OpResult) error {
 	if op.Node == Ephemeral {
 		n.stat.EphemeralOwner = tx.Caller.Session
 	}
-	if op.Node == TTL {
-		n.stat.TTL = op.TTL
-	}
+	n.stat.TTL, n.stat.Linger = op.TTL, op.Linger
 	m.nodes[path] = n
 	m.charge(path, 1, len(op.Data))
 	if top, ok := m.quotaOf(path); ok {
@@ -285,6 +283,9 @@ func (m *model) set(tx *Tx, op *Op, r *OpResult) error {
 	}
 	if err := m.expect(op, n.stat.Version); err != nil {
 		return err
+	}
+	if !m.newTimes(op, &n.stat) {
+		return ErrBadArguments
 	}
 	grown := len(op.Data) - len(n.data)
 	if m.over(op.Path, 0, grown) {

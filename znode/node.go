@@ -19,7 +19,7 @@ type node struct {
 	czxid, mzxid, pzxid zxid.ID
 	ctime, mtime        int64
 	version, aversion   int64
-	creates             int64  // children ever created; the next sequence number
+	creates             int64  // children ever created, the next sequence number; an ephemeral: its limits
 	life                uint64 // session that owns an ephemeral, milliseconds of a TTL node
 
 	parent  uint32 // number of the parent; 0 for the root
@@ -93,8 +93,26 @@ func (n *node) owner() session.ID {
 	return 0
 }
 
-// mortal reports whether the reaper may come for nodes of this kind.
-func (n *node) mortal() bool { return n.kind == Container || n.kind == TTL }
+// limits are those of an ephemeral; none for other kinds.
+func (n *node) limits() limits {
+	if n.kind != Ephemeral {
+		return limits{}
+	}
+	return unpackLimits(n.creates)
+}
+
+// sequence is the number that the next sequential child gets.
+func (n *node) sequence() int64 {
+	if n.kind == Ephemeral {
+		return 0
+	}
+	return n.creates
+}
+
+// mortal reports whether the reaper may come for the node.
+func (n *node) mortal() bool {
+	return n.kind == Container || n.kind == TTL || n.limits().ttl != 0
+}
 
 // due is when the reaper may delete the node, in the state clock's
 // milliseconds, as long as it has no children.
@@ -102,6 +120,8 @@ func (n *node) due() int64 {
 	switch {
 	case n.kind == TTL:
 		return n.mtime + int64(n.life)
+	case n.kind == Ephemeral:
+		return n.mtime + n.limits().ttl
 	case n.creates > 0:
 		return n.mtime
 	default:
@@ -114,14 +134,19 @@ func (n *node) stat(children int) Stat {
 		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid,
 		Ctime: n.ctime, Mtime: n.mtime,
 		Version: n.version, Aversion: n.aversion,
-		Cversion:       2*n.creates - int64(children),
+		Cversion:       2*n.sequence() - int64(children),
 		EphemeralOwner: n.owner(),
 		DataLength:     int32(n.dataLen()),
 		NumChildren:    int32(children),
 		Kind:           n.kind,
 	}
-	if n.kind == TTL {
+	switch n.kind {
+	case TTL:
 		s.TTL = time.Duration(n.life) * time.Millisecond
+	case Ephemeral:
+		l := n.limits()
+		s.TTL, s.Linger = time.Duration(l.ttl)*time.Millisecond, time.Duration(l.linger)*time.Millisecond
+	case Persistent, Container:
 	}
 	return s
 }

@@ -43,10 +43,15 @@ type Op struct {
 	Czxid zxid.ID
 	Owner session.ID
 
+	// TTL and Linger, in whole milliseconds, are those of the Stat. Create gives
+	// them: TTL to nodes of kind TTL, which must have one, and to ephemerals;
+	// Linger to ephemerals. Set can take either away from an ephemeral
+	// ([Without]) and change Linger; 0 leaves them as they are.
+	TTL, Linger time.Duration
+
 	// Create only.
 	Node       Kind
 	Sequential bool
-	TTL        time.Duration // Node TTL only, whole milliseconds
 }
 
 // OpResult is the outcome of one Op.
@@ -73,7 +78,7 @@ const (
 	ByRequest Cause = iota
 	BySessionClose
 	BySessionExpiry
-	ByReaper // container or TTL node past its time
+	ByReaper // container, or node with a TTL, past its time
 	ByAdmin
 )
 

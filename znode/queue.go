@@ -1,6 +1,9 @@
 package znode
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Queue keeps names that end in a sequence number in the order of
 // [Tree.Predecessor], for a parent with so many children that looking at each
@@ -44,6 +47,19 @@ func (q *Queue) Fill(names []string) {
 	for c := range slices.Chunk(all, queueChunk) {
 		q.chunks = append(q.chunks, slices.Clone(c))
 	}
+}
+
+// Names returns the names in the queue that contain a text, in order.
+func (q *Queue) Names(containing string) []string {
+	var names []string
+	for _, c := range q.chunks {
+		for _, e := range c {
+			if strings.Contains(e.name, containing) {
+				names = append(names, e.name)
+			}
+		}
+	}
+	return names
 }
 
 func order(a, b queued) int {
@@ -139,6 +155,27 @@ func (q *Queue) join(chunk int) {
 	q.chunks = slices.Delete(q.chunks, next, next+1)
 }
 
+// Last returns who stands last in the queue before the place of a name, which
+// need not be in the queue itself; "" if nobody does.
+func (q *Queue) Last(name string) string {
+	number, ok := SequenceOf(name)
+	if !ok {
+		return ""
+	}
+	return q.previous(q.search(queued{number, name}))
+}
+
+// previous is who stands right before a place, which may be the end.
+func (q *Queue) previous(chunk, at int) string {
+	switch {
+	case at > 0:
+		return q.chunks[chunk][at-1].name
+	case chunk > 0:
+		return q.chunks[chunk-1][len(q.chunks[chunk-1])-1].name
+	}
+	return ""
+}
+
 // Before returns who stands right before a name, "" if nobody does, and how many
 // are before it; false if the name is not in the queue.
 func (q *Queue) Before(name string) (before string, ahead int, ok bool) {
@@ -149,12 +186,5 @@ func (q *Queue) Before(name string) (before string, ahead int, ok bool) {
 	for _, c := range q.chunks[:chunk] {
 		ahead += len(c)
 	}
-	ahead += at
-	switch {
-	case at > 0:
-		before = q.chunks[chunk][at-1].name
-	case chunk > 0:
-		before = q.chunks[chunk-1][len(q.chunks[chunk-1])-1].name
-	}
-	return before, ahead, true
+	return q.previous(chunk, at), ahead + at, true
 }

@@ -37,7 +37,7 @@ func TestQueueAgreesWithTheTree(t *testing.T) {
 			if len(names) > 100 && i%37 != 0 {
 				continue
 			}
-			wantBefore, wantAhead, _, err := tt.tree.Predecessor("/q", name, &Caller{})
+			wantBefore, wantAhead, _, err := tt.tree.Predecessor("/q", name, "", &Caller{})
 			before, ahead, ok := q.Before(name)
 			if ok != (err == nil) || before != wantBefore || ahead != wantAhead {
 				t.Fatalf("before %s: %q, %d ahead, %v; the tree says %q, %d, %v", name, before, ahead, ok, wantBefore, wantAhead, err)

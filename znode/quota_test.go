@@ -43,7 +43,7 @@ func TestStatisticsFollowTheSubtree(t *testing.T) {
 	r.caller.Session = 4
 	r.must(Op{Kind: OpCreate, Path: "/a/b/e", Node: Ephemeral, Data: []byte("1")})
 	r.usage("count=3,bytes=10")
-	r.tree.DeleteEphemerals(r.begin(), 4)
+	r.tree.EndSession(r.begin(), 4, true)
 	r.usage("count=2,bytes=9")
 	_, err := r.multi(Op{Kind: OpCreate, Path: "/a/c"}, Op{Kind: OpDelete, Path: "/a/b"}, Op{Kind: OpCheck, Path: "/no"})
 	if !errors.Is(err, ErrBadVersion) && !errors.Is(err, ErrNoNode) {

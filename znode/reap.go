@@ -21,9 +21,9 @@ type Reap struct {
 
 // Expired returns up to limit nodes that are due at time now, by the state
 // clock in milliseconds, those first that are longest due: containers whose last
-// child has gone, containers that had no child for [ContainerGrace], and TTL
-// nodes without children that were not set for their time. It costs no more
-// than what it returns.
+// child has gone, containers that had no child for [ContainerGrace], and nodes
+// with a TTL, ephemeral or not, without children that were not set for their
+// time. It costs no more than what it returns.
 func (t *Tree) Expired(now int64, limit int) []Reap {
 	var due []Reap
 	t.mortals.each(func(i uint32) bool {

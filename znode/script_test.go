@@ -91,10 +91,10 @@ func (s *script) command(args []string) {
 		}
 	case "restore":
 		s.tree = s.restored()
-	case "end":
+	case "end", "expire":
 		tx := s.begin()
 		tx.Cause = BySessionClose
-		s.tree.DeleteEphemerals(tx, session.ID(s.number(args[1])))
+		s.tree.EndSession(tx, session.ID(s.number(args[1])), args[0] == "expire")
 		s.changes()
 	case "reap":
 		for _, x := range s.tree.Expired(s.tx.Time, 100) {
@@ -167,8 +167,12 @@ func (s *script) op(args []string) *Op {
 		case "container":
 			op.Node = Container
 		case "ttl":
-			op.Node = TTL
-			op.TTL, _ = time.ParseDuration(value)
+			op.TTL = timeIn(value)
+			if op.Node == Persistent {
+				op.Node = TTL
+			}
+		case "linger":
+			op.Linger = timeIn(value)
 		case "v":
 			op.Version = s.number(value)
 		case "v31":
@@ -184,6 +188,15 @@ func (s *script) op(args []string) *Op {
 		}
 	}
 	return op
+}
+
+// timeIn reads a duration, or that there shall be none.
+func timeIn(value string) time.Duration {
+	if value == "none" {
+		return Without
+	}
+	d, _ := time.ParseDuration(value)
+	return d
 }
 
 // parseACL reads scheme:id:perms, with perms of the letters rwcda, in a list

@@ -3,6 +3,7 @@ package znode
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // SequenceOf returns the number that a name ends in, if it is written as a
@@ -58,13 +59,15 @@ func precedes(number uint64, name string, other uint64, otherName string) bool {
 // the queue of its children: those whose names end in a number ([SequenceOf]),
 // in the order of the numbers, and of the names where numbers are equal. Names
 // alone do not sort like that: what comes before the number differs, and numbers
-// past ten digits are longer. Before is "" for the first; ahead is how many are
-// before, and st the child's own Stat.
+// past ten digits are longer. With containing only names that contain that text
+// count as before: of a queue in which readers pass each other, the last writer
+// is found. Before is "" if there is none; ahead is how many are before, whatever
+// they are called, and st is the child's own Stat.
 //
 // It asks for READ on the node at path. It looks at every child and keeps nothing.
 // The error is [ErrNoNode] if the node or the child is not there, [ErrNoAuth],
 // or [ErrBadArguments] if the child's name ends in no number.
-func (t *Tree) Predecessor(path, child string, c *Caller) (before string, ahead int, st Stat, err error) {
+func (t *Tree) Predecessor(path, child, containing string, c *Caller) (before string, ahead int, st Stat, err error) {
 	own, ok := SequenceOf(child)
 	if !ok {
 		return "", 0, Stat{}, fmt.Errorf("%q ends in no sequence number: %w", child, ErrBadArguments)
@@ -84,7 +87,8 @@ func (t *Tree) Predecessor(path, child string, c *Caller) (before string, ahead 
 		if !ok || !precedes(number, name, own, child) {
 			return true
 		}
-		if ahead++; ahead == 1 || precedes(nearest, before, number, name) {
+		ahead++
+		if (before == "" || precedes(nearest, before, number, name)) && strings.Contains(name, containing) {
 			before, nearest = name, number
 		}
 		return true

@@ -87,7 +87,7 @@ func TestPredecessorIsTheLargestBelow(t *testing.T) {
 		}
 		slices.SortFunc(q, func(a, b entry) int { return cmp.Or(cmp.Compare(a.n, b.n), strings.Compare(a.name, b.name)) })
 		for i, e := range q {
-			before, ahead, st, err := tt.tree.Predecessor("/q", e.name, &Caller{})
+			before, ahead, st, err := tt.tree.Predecessor("/q", e.name, "", &Caller{})
 			want := ""
 			if i > 0 {
 				want = q[i-1].name
@@ -150,7 +150,7 @@ func TestPredecessorRefusesWhatHasNone(t *testing.T) {
 		{"/closed", "a-0000000001", ErrNoAuth},
 		{"/", "closed/a-0000000001", ErrNoNode},
 	} {
-		if _, _, _, err := tt.tree.Predecessor(c.path, c.child, &Caller{}); !errors.Is(err, c.want) {
+		if _, _, _, err := tt.tree.Predecessor(c.path, c.child, "", &Caller{}); !errors.Is(err, c.want) {
 			t.Errorf("%s of %s: %v, want %v", c.child, c.path, err, c.want)
 		}
 	}
@@ -180,7 +180,7 @@ func BenchmarkPredecessor(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if _, _, _, err := tree.Predecessor("/q", names[i%n], tx.Caller); err != nil {
+				if _, _, _, err := tree.Predecessor("/q", names[i%n], "", tx.Caller); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -13,7 +13,7 @@ type Kind uint8
 // The kinds of znodes.
 const (
 	Persistent Kind = iota // until it is deleted
-	Ephemeral              // as long as its session
+	Ephemeral              // as long as its session; see Stat.TTL and Stat.Linger for less and more
 	Container              // until its last child has gone, or it was never used
 	TTL                    // until it has no children and was not modified for a time
 )
@@ -52,5 +52,10 @@ type Stat struct {
 	NumChildren    int32
 
 	Kind Kind
-	TTL  time.Duration // Kind TTL only
+	// TTL of a node of Kind TTL or Ephemeral: it goes when it has no children and
+	// was not set for so long. 0 is no limit.
+	TTL time.Duration
+	// Linger of an Ephemeral: if its session ends without being closed, the node
+	// becomes one of Kind TTL, for so long. 0: it goes with the session.
+	Linger time.Duration
 }

@@ -15,8 +15,8 @@ import (
 //
 // Invariants, which Check looks at: each live node but the root is in index and
 // in the list of its parent; owners[s] holds exactly the ephemerals of s;
-// mortals holds exactly the childless container and TTL nodes, in the order of
-// due; digest and counts are those of a count from scratch.
+// mortals holds exactly the childless containers and nodes with a TTL, in the
+// order of due; digest and counts are those of a count from scratch.
 type Tree struct {
 	nodes   slab[node]
 	acls    aclTable

@@ -595,13 +595,16 @@ const (
 	Read_KIND_ACL         Read_Kind = 4
 	Read_KIND_WALK        Read_Kind = 5 // pre-order page of a subtree
 	Read_KIND_SYNC        Read_Kind = 6 // nothing but the zxid
-	Read_KIND_EPHEMERALS  Read_Kind = 7
-	Read_KIND_COUNT       Read_Kind = 8 // descendants
+	// KIND_EPHEMERALS lists the ephemerals of a session at path or below, but for
+	// those whose parent the caller may not read.
+	Read_KIND_EPHEMERALS Read_Kind = 7
+	Read_KIND_COUNT      Read_Kind = 8 // descendants
 	// KIND_PREDECESSOR asks for the place of a child in the queue of path's
 	// children: those whose names end in a number of ten digits or more, by that
 	// number and then by name. after is the child. The answer has names (who is
 	// right before it; none: it is the first), count (how many are before it)
-	// and stat (its own).
+	// and stat (its own). With containing, names has the last one before it whose
+	// name contains that text; count is still of all.
 	Read_KIND_PREDECESSOR Read_Kind = 9
 )
 
@@ -1496,17 +1499,25 @@ func (x *Skip) GetCode() Code {
 }
 
 type Op struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          Op_Kind                `protobuf:"varint,1,opt,name=kind,proto3,enum=coord.v1.Op_Kind" json:"kind,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3,oneof" json:"data,omitempty"`  // unset and empty differ
-	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // -1: any
-	Czxid         uint64                 `protobuf:"varint,5,opt,name=czxid,proto3" json:"czxid,omitempty"`     // delete, set, check: 0 = do not ask
-	Owner         uint64                 `protobuf:"varint,6,opt,name=owner,proto3" json:"owner,omitempty"`     // delete, set, check: 0 = do not ask
-	Node          NodeKind               `protobuf:"varint,7,opt,name=node,proto3,enum=coord.v1.NodeKind" json:"node,omitempty"`
-	Sequential    bool                   `protobuf:"varint,8,opt,name=sequential,proto3" json:"sequential,omitempty"`
-	TtlMs         int64                  `protobuf:"varint,9,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	Acl           []*ACL                 `protobuf:"bytes,10,rep,name=acl,proto3" json:"acl,omitempty"` // create: empty = world:anyone may do all
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Kind       Op_Kind                `protobuf:"varint,1,opt,name=kind,proto3,enum=coord.v1.Op_Kind" json:"kind,omitempty"`
+	Path       string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Data       []byte                 `protobuf:"bytes,3,opt,name=data,proto3,oneof" json:"data,omitempty"`  // unset and empty differ
+	Version    int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // -1: any
+	Czxid      uint64                 `protobuf:"varint,5,opt,name=czxid,proto3" json:"czxid,omitempty"`     // delete, set, check: 0 = do not ask
+	Owner      uint64                 `protobuf:"varint,6,opt,name=owner,proto3" json:"owner,omitempty"`     // delete, set, check: 0 = do not ask
+	Node       NodeKind               `protobuf:"varint,7,opt,name=node,proto3,enum=coord.v1.NodeKind" json:"node,omitempty"`
+	Sequential bool                   `protobuf:"varint,8,opt,name=sequential,proto3" json:"sequential,omitempty"`
+	// ttl_ms: create, of a node of kind TTL or EPHEMERAL: the reaper deletes it
+	// when it has no children and was not set for so long; 0 = no limit, for an
+	// EPHEMERAL only. Set, of an EPHEMERAL: -1 takes the limit away, 0 leaves it.
+	TtlMs int64  `protobuf:"varint,9,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	Acl   []*ACL `protobuf:"bytes,10,rep,name=acl,proto3" json:"acl,omitempty"` // create: empty = world:anyone may do all
+	// linger_ms, of an EPHEMERAL: if its session ends in any way but by its client's
+	// close, the node becomes one of kind TTL in the same transaction, for so long.
+	// 0 = create: it goes with the session; set: leaves it as it is. -1, set: takes
+	// it away.
+	LingerMs      int64 `protobuf:"varint,11,opt,name=linger_ms,json=lingerMs,proto3" json:"linger_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1611,6 +1622,13 @@ func (x *Op) GetAcl() []*ACL {
 	return nil
 }
 
+func (x *Op) GetLingerMs() int64 {
+	if x != nil {
+		return x.LingerMs
+	}
+	return 0
+}
+
 type ACL struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Perms         uint32                 `protobuf:"varint,1,opt,name=perms,proto3" json:"perms,omitempty"` // read 1, write 2, create 4, delete 8, admin 16
@@ -1686,6 +1704,7 @@ type Stat struct {
 	NumChildren    int32                  `protobuf:"varint,11,opt,name=num_children,json=numChildren,proto3" json:"num_children,omitempty"`
 	Kind           NodeKind               `protobuf:"varint,12,opt,name=kind,proto3,enum=coord.v1.NodeKind" json:"kind,omitempty"`
 	TtlMs          int64                  `protobuf:"varint,13,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	LingerMs       int64                  `protobuf:"varint,14,opt,name=linger_ms,json=lingerMs,proto3" json:"linger_ms,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1811,6 +1830,13 @@ func (x *Stat) GetTtlMs() int64 {
 	return 0
 }
 
+func (x *Stat) GetLingerMs() int64 {
+	if x != nil {
+		return x.LingerMs
+	}
+	return 0
+}
+
 type OpResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          Op_Kind                `protobuf:"varint,1,opt,name=kind,proto3,enum=coord.v1.Op_Kind" json:"kind,omitempty"`
@@ -1887,9 +1913,11 @@ type Read struct {
 	AfterSeq      uint64                 `protobuf:"varint,4,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"` // wait until this write of the session is applied here
 	MinZxid       uint64                 `protobuf:"varint,5,opt,name=min_zxid,json=minZxid,proto3" json:"min_zxid,omitempty"`    // wait until this server has applied it
 	WatchId       uint64                 `protobuf:"varint,6,opt,name=watch_id,json=watchId,proto3" json:"watch_id,omitempty"`    // not 0: set a one-shot watch (data or exists for get and exists, children for children)
-	After         string                 `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`                        // children, walk: continue behind this name or path; predecessor: the child
+	After         string                 `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`                        // children, walk, ephemerals: continue behind this name or path; predecessor: the child
 	Limit         int32                  `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`                       // children, walk: at most this many, 0 = the server's limit
 	WithData      bool                   `protobuf:"varint,9,opt,name=with_data,json=withData,proto3" json:"with_data,omitempty"` // walk
+	Containing    string                 `protobuf:"bytes,10,opt,name=containing,proto3" json:"containing,omitempty"`             // predecessor
+	Session       uint64                 `protobuf:"varint,11,opt,name=session,proto3" json:"session,omitempty"`                  // ephemerals: whose; 0 = the caller's own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1987,12 +2015,26 @@ func (x *Read) GetWithData() bool {
 	return false
 }
 
+func (x *Read) GetContaining() string {
+	if x != nil {
+		return x.Containing
+	}
+	return ""
+}
+
+func (x *Read) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
 type ReadResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3,oneof" json:"data,omitempty"`
 	Stat          *Stat                  `protobuf:"bytes,2,opt,name=stat,proto3" json:"stat,omitempty"`
 	Names         []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"` // children, ephemerals, predecessor
-	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`  // children, walk: there is a next page
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`  // children, walk, ephemerals: there is a next page
 	Acl           []*ACL                 `protobuf:"bytes,5,rep,name=acl,proto3" json:"acl,omitempty"`
 	Nodes         []*Node                `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`  // walk
 	Count         int64                  `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"` // count, predecessor
@@ -3219,7 +3261,7 @@ const file_coord_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.coord.v1.OpR\x03ops\x12\x14\n" +
 	"\x05multi\x18\x02 \x01(\bR\x05multi\"*\n" +
 	"\x04Skip\x12\"\n" +
-	"\x04code\x18\x01 \x01(\x0e2\x0e.coord.v1.CodeR\x04code\"\x97\x03\n" +
+	"\x04code\x18\x01 \x01(\x0e2\x0e.coord.v1.CodeR\x04code\"\xb4\x03\n" +
 	"\x02Op\x12%\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.coord.v1.Op.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x17\n" +
@@ -3233,7 +3275,8 @@ const file_coord_proto_rawDesc = "" +
 	"sequential\x12\x15\n" +
 	"\x06ttl_ms\x18\t \x01(\x03R\x05ttlMs\x12\x1f\n" +
 	"\x03acl\x18\n" +
-	" \x03(\v2\r.coord.v1.ACLR\x03acl\"n\n" +
+	" \x03(\v2\r.coord.v1.ACLR\x03acl\x12\x1b\n" +
+	"\tlinger_ms\x18\v \x01(\x03R\blingerMs\"n\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_CREATE\x10\x01\x12\x0f\n" +
@@ -3246,7 +3289,7 @@ const file_coord_proto_rawDesc = "" +
 	"\x03ACL\x12\x14\n" +
 	"\x05perms\x18\x01 \x01(\rR\x05perms\x12\x16\n" +
 	"\x06scheme\x18\x02 \x01(\tR\x06scheme\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id\"\xfc\x02\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"\x99\x03\n" +
 	"\x04Stat\x12\x14\n" +
 	"\x05czxid\x18\x01 \x01(\x04R\x05czxid\x12\x14\n" +
 	"\x05mzxid\x18\x02 \x01(\x04R\x05mzxid\x12\x14\n" +
@@ -3262,12 +3305,13 @@ const file_coord_proto_rawDesc = "" +
 	"dataLength\x12!\n" +
 	"\fnum_children\x18\v \x01(\x05R\vnumChildren\x12&\n" +
 	"\x04kind\x18\f \x01(\x0e2\x12.coord.v1.NodeKindR\x04kind\x12\x15\n" +
-	"\x06ttl_ms\x18\r \x01(\x03R\x05ttlMs\"\x90\x01\n" +
+	"\x06ttl_ms\x18\r \x01(\x03R\x05ttlMs\x12\x1b\n" +
+	"\tlinger_ms\x18\x0e \x01(\x03R\blingerMs\"\x90\x01\n" +
 	"\bOpResult\x12%\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.coord.v1.Op.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\"\n" +
 	"\x04stat\x18\x03 \x01(\v2\x0e.coord.v1.StatR\x04stat\x12%\n" +
-	"\x05error\x18\x04 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"\xbf\x03\n" +
+	"\x05error\x18\x04 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"\xf9\x03\n" +
 	"\x04Read\x12'\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x13.coord.v1.Read.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12&\n" +
@@ -3277,7 +3321,12 @@ const file_coord_proto_rawDesc = "" +
 	"\bwatch_id\x18\x06 \x01(\x04R\awatchId\x12\x14\n" +
 	"\x05after\x18\a \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\b \x01(\x05R\x05limit\x12\x1b\n" +
-	"\twith_data\x18\t \x01(\bR\bwithData\"\xb5\x01\n" +
+	"\twith_data\x18\t \x01(\bR\bwithData\x12\x1e\n" +
+	"\n" +
+	"containing\x18\n" +
+	" \x01(\tR\n" +
+	"containing\x12\x18\n" +
+	"\asession\x18\v \x01(\x04R\asession\"\xb5\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bKIND_GET\x10\x01\x12\x0f\n" +

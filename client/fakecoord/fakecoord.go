@@ -51,6 +51,7 @@ type Cluster struct {
 	wires       map[*wire]struct{}
 	ends        map[uint64]coordpb.SessionEnd // of ended sessions
 	requests    map[string]*coordpb.WriteReply
+	timers      []*time.Timer // of nodes with a time to live
 	onReply     func(server string, r *coordpb.Reply) Action
 	onWrite     func(w *coordpb.Write)
 	counts      Counts
@@ -83,6 +84,7 @@ func New(t testing.TB, n int) *Cluster {
 		s.Start()
 	}
 	t.Cleanup(func() {
+		c.stopTimers()
 		c.Thaw()
 		for _, s := range c.servers {
 			s.Stop()

@@ -310,7 +310,7 @@ func (s *Server) Write(ctx context.Context, r *coordpb.WriteRequest) (*coordpb.W
 // Read implements coordpb.CoordServer.
 func (s *Server) Read(ctx context.Context, r *coordpb.ReadRequest) (*coordpb.ReadReply, error) {
 	s.c.mu.Lock()
-	res, e := s.c.read(r.Read)
+	res, e := s.c.read(r.Read, 0)
 	z := s.c.zxid
 	s.c.mu.Unlock()
 	s.hold(ctx)

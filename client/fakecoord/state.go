@@ -120,6 +120,8 @@ func (t *tx) op(op *coordpb.Op) *coordpb.OpResult {
 		res.Error = code(coordpb.Code_CODE_NOT_EMPTY, op.Path)
 	case op.Kind == coordpb.Op_KIND_DELETE:
 		t.remove(op.Path)
+	case op.Kind == coordpb.Op_KIND_SET && !maySetTimes(n, op):
+		res.Error = code(coordpb.Code_CODE_BAD_ARGUMENTS, op.Path)
 	case op.Kind == coordpb.Op_KIND_SET:
 		t.set(n, op)
 		res.Stat = proto.Clone(&n.stat).(*coordpb.Stat)
@@ -138,7 +140,7 @@ func (t *tx) create(op *coordpb.Op, res *coordpb.OpResult) *coordpb.OpResult {
 	case dad.stat.EphemeralOwner != 0:
 		res.Error = code(coordpb.Code_CODE_EPHEMERAL_PARENT, path)
 		return res
-	case op.Node == coordpb.NodeKind_NODE_KIND_EPHEMERAL && t.session == 0:
+	case op.Node == coordpb.NodeKind_NODE_KIND_EPHEMERAL && t.session == 0, !mayHaveTimes(op):
 		res.Error = code(coordpb.Code_CODE_BAD_ARGUMENTS, path)
 		return res
 	}
@@ -153,6 +155,7 @@ func (t *tx) create(op *coordpb.Op, res *coordpb.OpResult) *coordpb.OpResult {
 	n.stat.Czxid, n.stat.Mzxid, n.stat.Pzxid = c.zxid, c.zxid, c.zxid
 	n.stat.CtimeMs, n.stat.MtimeMs = time.Now().UnixMilli(), time.Now().UnixMilli()
 	n.stat.DataLength, n.stat.Kind = int32(len(op.Data)), op.Node
+	n.stat.TtlMs, n.stat.LingerMs = op.TtlMs, op.LingerMs
 	if op.Node == coordpb.NodeKind_NODE_KIND_EPHEMERAL {
 		n.stat.EphemeralOwner = t.session
 	}
@@ -174,11 +177,13 @@ func (t *tx) create(op *coordpb.Op, res *coordpb.OpResult) *coordpb.OpResult {
 func (t *tx) set(n *node, op *coordpb.Op) {
 	old, stat := n.data, proto.Clone(&n.stat).(*coordpb.Stat)
 	n.data = op.Data
-	n.stat.Version++
-	n.stat.Mzxid, n.stat.DataLength = t.c.zxid, int32(len(op.Data))
+	n.touch(t.c.zxid)
+	n.stat.DataLength = int32(len(op.Data))
+	n.setTimes(op)
 	t.undo = append(t.undo, func() {
 		n.data = old
-		n.stat.Version, n.stat.Mzxid, n.stat.DataLength = stat.Version, stat.Mzxid, stat.DataLength
+		n.stat.Version, n.stat.Mzxid, n.stat.MtimeMs, n.stat.DataLength = stat.Version, stat.Mzxid, stat.MtimeMs, stat.DataLength
+		n.stat.TtlMs, n.stat.LingerMs = stat.TtlMs, stat.LingerMs
 	})
 	t.add(coordpb.EventType_EVENT_CHANGED, op.Path, n)
 }
@@ -213,6 +218,9 @@ func (t *tx) add(typ coordpb.EventType, path string, n *node) {
 // publish appends the transaction to the history and tells the watches.
 func (c *Cluster) publish(t *tx) {
 	c.history = append(c.history, t.changes...)
+	for _, ch := range t.changes {
+		c.watchTime(ch.path)
+	}
 	for st := range c.streams {
 		st.fire(t.changes)
 	}
@@ -244,7 +252,12 @@ func (c *Cluster) endLocked(s *session, cause coordpb.Cause, why coordpb.Session
 	c.zxid++
 	t := &tx{c: c, session: s.id, cause: cause}
 	for _, p := range c.pathsLocked("/") {
-		if c.nodes[p].stat.EphemeralOwner == s.id {
+		n := c.nodes[p]
+		switch {
+		case n.stat.EphemeralOwner != s.id:
+		case n.stat.LingerMs != 0 && why != coordpb.SessionEnd_SESSION_END_CLOSED:
+			t.outlive(p, n)
+		default:
 			t.remove(p)
 		}
 	}
@@ -305,11 +318,15 @@ func (c *Cluster) acknowledge(s *session, ack uint64) {
 	}
 }
 
-func (c *Cluster) read(r *coordpb.Read) (*coordpb.ReadResult, *coordpb.Error) {
+// read answers for a session, 0 for none.
+func (c *Cluster) read(r *coordpb.Read, session uint64) (*coordpb.ReadResult, *coordpb.Error) {
 	c.counts.Reads++
 	n := c.nodes[r.Path]
 	if r.Kind == coordpb.Read_KIND_SYNC {
 		return &coordpb.ReadResult{}, nil
+	}
+	if r.Kind == coordpb.Read_KIND_EPHEMERALS {
+		return c.ephemerals(r, session), nil
 	}
 	if n == nil {
 		return nil, code(coordpb.Code_CODE_NO_NODE, r.Path)
@@ -347,9 +364,13 @@ func (c *Cluster) predecessor(r *coordpb.Read, dir *node) (*coordpb.ReadResult, 
 		return nil, code(coordpb.Code_CODE_NO_NODE, r.Path)
 	}
 	var before []string
+	ahead := int64(0)
 	for name := range dir.children {
 		if n, ok := znode.SequenceOf(name); ok && (n < own || n == own && name < r.After) {
-			before = append(before, name)
+			ahead++
+			if strings.Contains(name, r.Containing) {
+				before = append(before, name)
+			}
 		}
 	}
 	sort.Slice(before, func(i, j int) bool {
@@ -358,7 +379,7 @@ func (c *Cluster) predecessor(r *coordpb.Read, dir *node) (*coordpb.ReadResult, 
 		return a > b || a == b && before[i] > before[j]
 	})
 	child := c.nodes[strings.TrimSuffix(r.Path, "/")+"/"+r.After]
-	out := &coordpb.ReadResult{Count: int64(len(before)), Stat: proto.Clone(&child.stat).(*coordpb.Stat)}
+	out := &coordpb.ReadResult{Count: ahead, Stat: proto.Clone(&child.stat).(*coordpb.Stat)}
 	out.Names = before[:min(1, len(before))]
 	return out, nil
 }

@@ -116,7 +116,7 @@ func (st *stream) request(r *coordpb.Request) {
 				c.thawed.Wait()
 			}
 		}
-		res, e := c.read(r.Read)
+		res, e := c.read(r.Read, st.sessionID())
 		st.reply(&coordpb.Reply{Id: r.Id, Zxid: c.zxid, Read: res, Error: e})
 	case r.Watch != nil:
 		st.register(r.Id, r.Watch)
@@ -124,6 +124,14 @@ func (st *stream) request(r *coordpb.Request) {
 		c.counts.Unwatches++
 		delete(st.watches, r.Id)
 	}
+}
+
+// sessionID is that of the stream's session, 0 without one.
+func (st *stream) sessionID() uint64 {
+	if st.session == nil {
+		return 0
+	}
+	return st.session.id
 }
 
 func (st *stream) reply(r *coordpb.Reply) {
