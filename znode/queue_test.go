@@ -29,6 +29,7 @@ func TestQueueAgreesWithTheTree(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
+		var part Queue
 		queuing := 0
 		for i, name := range names {
 			if _, ok := SequenceOf(name); ok {
@@ -41,6 +42,11 @@ func TestQueueAgreesWithTheTree(t *testing.T) {
 			before, ahead, ok := q.Before(name)
 			if ok != (err == nil) || before != wantBefore || ahead != wantAhead {
 				t.Fatalf("before %s: %q, %d ahead, %v; the tree says %q, %d, %v", name, before, ahead, ok, wantBefore, wantAhead, err)
+			}
+			wantOdd, _, _, err := tt.tree.Predecessor("/q", name, "7", &Caller{})
+			part.Fill(q.Names("7"))
+			if got := part.Last(name); err == nil && got != wantOdd {
+				t.Fatalf("last with a 7 before %s: %q, want %q", name, got, wantOdd)
 			}
 		}
 		if q.Len() != queuing {
@@ -89,6 +95,9 @@ func TestQueueAgreesWithTheTree(t *testing.T) {
 		if len(names)%300 == 0 {
 			check()
 		}
+	}
+	if q.Last("a-0000000001") != "" || q.Last("plain") != "" {
+		t.Fatal("somebody is in front in an empty queue")
 	}
 	if q.Len() != 0 || len(q.chunks) != 0 {
 		t.Fatalf("an empty queue has %d chunks", len(q.chunks))

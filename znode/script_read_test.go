@@ -66,6 +66,9 @@ func statText(s Stat) string {
 	if s.TTL != 0 {
 		text += " " + s.TTL.String()
 	}
+	if s.Linger != 0 {
+		text += " linger " + s.Linger.String()
+	}
 	return text
 }
 

@@ -96,6 +96,18 @@ func TestPredecessorIsTheLargestBelow(t *testing.T) {
 			if err != nil || before != want || ahead != i || st != own {
 				t.Fatalf("before %s: %q, %d ahead, %+v, %v; want %q, %d, %+v", e.name, before, ahead, st, err, want, i, own)
 			}
+			for _, text := range []string{"a", "7-", "0000", "no such"} {
+				want := ""
+				for _, o := range q[:i] {
+					if strings.Contains(o.name, text) {
+						want = o.name
+					}
+				}
+				before, ahead, st, err := tt.tree.Predecessor("/q", e.name, text, &Caller{})
+				if err != nil || before != want || ahead != i || st != own {
+					t.Fatalf("%q before %s: %q, %d ahead, %+v, %v; want %q, %d, %+v", text, e.name, before, ahead, st, err, want, i, own)
+				}
+			}
 		}
 	}
 	check()

@@ -51,6 +51,15 @@ func TestUnsoundImageIsRefused(t *testing.T) {
 		{"ephemeral of nobody", "without a session", func(r *tester) { r.node("/a/null").kind = Ephemeral }},
 		{"TTL of nothing", "TTL of 0 ms", func(r *tester) { r.node("/a/null").kind = TTL }},
 		{"TTL of too much", "TTL of", func(r *tester) { r.node("/a/t").life = 1 << 40 }},
+		{"ephemeral that lingers too long", "with the limits", func(r *tester) {
+			r.tree.nodes.own(r.tree.owners[7].chunks[0][0]).creates = MaxLinger.Milliseconds() + 1
+		}},
+		{"ephemeral with a TTL of too much", "with the limits", func(r *tester) {
+			r.tree.nodes.own(r.tree.owners[7].chunks[0][0]).creates = 1 << (lingerBits + 40)
+		}},
+		{"ephemeral with children created", "with the limits", func(r *tester) {
+			r.tree.nodes.own(r.tree.owners[7].chunks[0][0]).creates = -1
+		}},
 		{"creates below zero", "children created", func(r *tester) { r.node("/a").creates = -1 }},
 		{"null of something", "null data", func(r *tester) { r.node("/a").flags |= flagNull }},
 		{"other count", "nodes instead of", func(r *tester) { r.tree.nodes.n++ }},
