@@ -5,6 +5,8 @@
 #
 # usage: scripts/setup.sh [test] [proto] [bench]     (default: test proto)
 #   test    PostgreSQL, for the tests of fencing and the demonstration;
+#           MariaDB, for the tests of fencing (only its programs: the packages
+#           named here bring no service that would be started);
 #           iproute2, for tests with networks of their own
 #   proto   protoc, to generate code after a change of a .proto file
 #   bench   ZooKeeper and curl, to measure beside it
@@ -22,6 +24,10 @@ have_postgres() {
     [ -x "$bin/initdb" ] && [ -x "$bin/postgres" ] && return
   done
   return 1
+}
+
+have_mariadb() {
+  { have mariadbd || [ -x /usr/sbin/mariadbd ]; } && have mariadb-install-db && have my_print_defaults
 }
 
 have_ip() { have ip || [ -x /usr/sbin/ip ] || [ -x /sbin/ip ]; }
@@ -48,6 +54,7 @@ look() {
     case $group in
       test)
         want have_postgres postgresql
+        want have_mariadb mariadb-server-core mariadb-client-core
         [ "$(uname -s)" != Linux ] || want have_ip iproute2
         ;;
       proto)

@@ -1,7 +1,6 @@
 package pgtest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,10 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coordd/coord/internal/tempserver"
 )
 
-// ErrNotInstalled is returned when the machine has no PostgreSQL server.
-var ErrNotInstalled = errors.New("no PostgreSQL server is installed (Debian: apt-get install postgresql)")
+// ErrNotInstalled is returned when the machine has no PostgreSQL server. It
+// matches tempserver.ErrNotInstalled.
+var ErrNotInstalled = fmt.Errorf("PostgreSQL is %w (Debian: apt-get install postgresql)", tempserver.ErrNotInstalled)
 
 // distributionDirs are the places where packages put the programs without
 // adding them to PATH, with the version as the part that varies.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/coordd/coord/internal/tempserver"
 )
 
 // recorder notes how Get ended. Skipf and Fatalf return, unlike the real ones,
@@ -31,7 +33,7 @@ func hideServer(t *testing.T) {
 func TestMissingServerSkipsWithTheReason(t *testing.T) {
 	hideServer(t)
 	t.Setenv("CI", "")
-	t.Setenv(EnvRequire, "")
+	t.Setenv(tempserver.EnvRequire, "")
 	r := new(recorder)
 	Get(r, Options{})
 	if r.skipped == "" || r.failed != "" {
@@ -40,7 +42,7 @@ func TestMissingServerSkipsWithTheReason(t *testing.T) {
 }
 
 func TestMissingServerFailsWhereRequired(t *testing.T) {
-	for name, env := range map[string][2]string{"CI": {"CI", "true"}, "required": {EnvRequire, "1"}} {
+	for name, env := range map[string][2]string{"CI": {"CI", "true"}, "required": {tempserver.EnvRequire, "1"}} {
 		t.Run(name, func(t *testing.T) {
 			hideServer(t)
 			t.Setenv("CI", "")
@@ -91,15 +93,5 @@ func TestConnectionStringQuotesOddPaths(t *testing.T) {
 	want := `host='/tmp/it\'s \\ here' port=5432 user=coord dbname='a b' sslmode=disable`
 	if got := s.DSN("a b"); got != want {
 		t.Errorf("DSN = %s\nwant  %s", got, want)
-	}
-}
-
-func TestTailKeepsTheEnd(t *testing.T) {
-	log := new(tail)
-	for i := range 3000 {
-		fmt.Fprintf(log, "%04d", i)
-	}
-	if got := log.String(); len(got) != maxTail || got[maxTail-4:] != "2999" {
-		t.Errorf("%d bytes that end in %q, want %d that end in 2999", len(got), got[len(got)-4:], maxTail)
 	}
 }

@@ -5,19 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/coordd/coord/internal/pgtest"
+	"github.com/coordd/coord/internal/tempserver"
 )
 
 // envChild makes the test program start a server, print its process id, and
@@ -143,26 +142,12 @@ func TestServerEndsWithItsParent(t *testing.T) {
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
-	for running(pid) {
+	for tempserver.Running(pid) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d still runs", pid)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-}
-
-// running tells whether pid is a process that is not a zombie: who inherits an
-// orphan may be slow to bury it.
-func running(pid int) bool {
-	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z")
 }
 
 // openTempDir is t.TempDir with a short path.

@@ -7,11 +7,13 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/coordd/coord/internal/tempserver"
 )
 
 const (
@@ -22,11 +24,8 @@ const (
 	Database = "postgres"
 
 	// port is part of the socket's name, and no port at all.
-	port = "5432"
-
-	// maxSocketPath is how long the path of a socket may be on every system, in
-	// bytes.
-	maxSocketPath = 103
+	port       = "5432"
+	socketName = ".s.PGSQL." + port
 
 	defaultStartTimeout = time.Minute
 )
@@ -49,7 +48,7 @@ type Options struct {
 // Server is a running PostgreSQL. Its methods may be called from any goroutine.
 type Server struct {
 	dir     string // holds data and socket
-	process *process
+	process *tempserver.Process
 
 	closeOnce sync.Once
 	closeErr  error
@@ -72,7 +71,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgtest: %w", err)
 	}
-	as, err := unprivileged()
+	as, err := tempserver.Unprivileged("postgres", "nobody")
 	if err != nil {
 		return nil, fmt.Errorf("pgtest: %w", err)
 	}
@@ -83,8 +82,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-func start(ctx context.Context, bin string, as account, o Options) (*Server, error) {
-	dir, err := makeDir(o.Dir, as)
+func start(ctx context.Context, bin string, as tempserver.Account, o Options) (*Server, error) {
+	dir, err := as.MakeDir(o.Dir, "coord-pg-", socketName)
 	if err != nil {
 		return nil, err
 	}
@@ -95,41 +94,35 @@ func start(ctx context.Context, bin string, as account, o Options) (*Server, err
 	return s, nil
 }
 
-// makeDir makes a directory that only the server's account (and root) can enter.
-func makeDir(parent string, as account) (string, error) {
-	dir, err := os.MkdirTemp(parent, "coord-pg-")
-	if err != nil {
-		return "", err
-	}
-	if socket := socketPath(dir); len(socket) > maxSocketPath {
-		return "", errors.Join(fmt.Errorf("the path %s is too long for a socket, set TMPDIR to a shorter one", socket), os.Remove(dir))
-	}
-	if err := as.own(dir); err != nil {
-		return "", errors.Join(err, os.Remove(dir))
-	}
-	return dir, nil
+// stopping uses PostgreSQL's names for its signals: fast rolls all transactions
+// back and stops in order, immediate stops at once, and SIGKILL is for what
+// hears neither.
+var stopping = []tempserver.Force{
+	{Signal: syscall.SIGINT, Wait: 10 * time.Second},
+	{Signal: syscall.SIGQUIT, Wait: 5 * time.Second},
+	{Signal: syscall.SIGKILL, Wait: 5 * time.Second},
 }
 
-func (s *Server) boot(ctx context.Context, bin string, as account, o Options) error {
+func (s *Server) boot(ctx context.Context, bin string, as tempserver.Account, o Options) error {
 	data := filepath.Join(s.dir, "data")
-	err := runTool(ctx, as, s.dir, filepath.Join(bin, "initdb"), "--pgdata", data, "--username", User,
+	err := as.Run(ctx, s.dir, filepath.Join(bin, "initdb"), "--pgdata", data, "--username", User,
 		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions")
 	if err != nil {
 		return err
 	}
-	last := new(tail)
-	cmd := exec.Command(filepath.Join(bin, "postgres"), s.arguments(data, o.Settings)...)
-	cmd.Dir = s.dir
-	cmd.Env = cleanEnv()
-	cmd.SysProcAttr = as.attributes()
-	cmd.Stderr = last
-	if o.Log != nil {
-		cmd.Stderr = io.MultiWriter(last, o.Log)
-	}
-	if s.process, err = startProcess(cmd); err != nil {
+	s.process, err = as.Start(tempserver.Program{
+		Path: filepath.Join(bin, "postgres"),
+		Args: s.arguments(data, o.Settings),
+		Dir:  s.dir,
+		Log:  o.Log,
+		// Unlike SIGKILL this leaves no processes and no shared memory behind.
+		Orphaned: syscall.SIGQUIT,
+		Stop:     stopping,
+	})
+	if err != nil {
 		return err
 	}
-	return s.waitReady(ctx, last)
+	return s.process.WaitReady(ctx, s.answers)
 }
 
 // arguments are those of the server. It listens on its socket only.
@@ -154,28 +147,10 @@ func (s *Server) arguments(data string, more map[string]string) []string {
 	return args
 }
 
-// waitReady polls until the server takes connections.
-func (s *Server) waitReady(ctx context.Context, log fmt.Stringer) error {
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		if s.answers(ctx) {
-			return nil
-		}
-		select {
-		case <-s.process.done:
-			return fmt.Errorf("the server ended while starting: %w: %s", s.process.err, log)
-		case <-ctx.Done():
-			return fmt.Errorf("the server does not answer: %w: %s", ctx.Err(), log)
-		case <-ticker.C:
-		}
-	}
-}
-
 // answers says the first words of PostgreSQL's protocol and looks for the
 // answer R (go on); while it starts up a server answers E (error).
 func (s *Server) answers(ctx context.Context) bool {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", socketPath(s.dir))
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", filepath.Join(s.dir, socketName))
 	if err != nil {
 		return false
 	}
@@ -199,8 +174,6 @@ func startupMessage() []byte {
 	return append([]byte{0, 0, 0, byte(len(body) + 4)}, body...)
 }
 
-func socketPath(dir string) string { return filepath.Join(dir, ".s.PGSQL."+port) }
-
 // DSN returns the connection string for the named database, in the key=value
 // form that all drivers read. An empty name is [Database].
 func (s *Server) DSN(database string) string {
@@ -216,17 +189,17 @@ func quote(value string) string {
 }
 
 // Pid returns the process id of the server.
-func (s *Server) Pid() int { return s.process.cmd.Process.Pid }
+func (s *Server) Pid() int { return s.process.Pid() }
 
 // Done is closed when the server has ended, by Close or by itself.
-func (s *Server) Done() <-chan struct{} { return s.process.done }
+func (s *Server) Done() <-chan struct{} { return s.process.Done() }
 
 // Close stops the server and deletes its data. It may be called more than once.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		var stopped error
 		if s.process != nil {
-			stopped = s.process.stop()
+			stopped = s.process.Stop()
 		}
 		s.closeErr = errors.Join(stopped, os.RemoveAll(s.dir))
 	})
