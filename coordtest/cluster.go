@@ -26,7 +26,6 @@ type Cluster struct {
 	clients map[*client.Client]*machine
 	count   int            // of machines
 	undo    []func()       // of disturbances, at the end
-	dying   sync.WaitGroup // servers that are being killed
 	looker  *client.Client // see Paths
 }
 
@@ -95,7 +94,7 @@ func (c *Cluster) configure(cfg *server.Config) {
 // allVote says that all servers are there, and know it.
 func (c *Cluster) allVote() bool {
 	for i := range c.servers {
-		s := c.local.Server(i)
+		s := c.alive(i)
 		if s == nil {
 			return false
 		}
@@ -141,16 +140,22 @@ func (c *Cluster) close() {
 	}
 	var all sync.WaitGroup
 	for _, cl := range clients {
-		all.Go(func() { _ = cl.Close() }) // it may have no server any more
+		all.Go(func() { _ = cl.Close() }) // the test may have left it without a server
 	}
 	all.Wait()
-	c.dying.Wait()
-	for i := range c.servers {
-		all.Go(func() {
-			if err := c.local.StopServer(i); err != nil {
-				c.t.Logf("coordtest: server %d: %v", i, err)
-			}
-		})
+	for _, h := range c.servers {
+		all.Go(func() { c.stop(h) })
 	}
 	all.Wait()
+}
+
+// stop ends a server in order, or waits for the end of one that was killed.
+func (c *Cluster) stop(h *host) {
+	h.awaitEnd()
+	if err := c.local.StopServer(h.index); err != nil {
+		c.t.Errorf("coordtest: server %d: %v", h.index, err)
+	}
+	if err := h.surprise(); err != nil {
+		c.t.Errorf("coordtest: server %d has cut itself off: %v", h.index, err)
+	}
 }

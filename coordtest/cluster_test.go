@@ -20,6 +20,11 @@ func inBoth(t *testing.T, f func(t *testing.T)) {
 	t.Run("real time", f)
 }
 
+func inFakeTime(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
 func acquire(t *testing.T, cl *client.Client, path string) *lock.Handle {
 	t.Helper()
 	h, err := lock.New(cl, path).Acquire(t.Context())
@@ -73,5 +78,3 @@ func TestExpireEndsASessionAndItsHolderHears(t *testing.T) {
 		c.Expire(h.Session()) // it has ended: nothing happens
 	})
 }
-
-var _ = client.WithLogger

@@ -28,7 +28,7 @@ func (c *Cluster) Expire(s *client.Session) {
 }
 
 func (c *Cluster) expireAt(ctx context.Context, server int, id session.ID) error {
-	s := c.local.Server(server)
+	s := c.alive(server)
 	if s == nil {
 		return cluster.ErrNotLeader
 	}

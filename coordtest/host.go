@@ -15,13 +15,14 @@ type host struct {
 	index int
 	name  string
 
-	mu      sync.Mutex // guards below
-	step    time.Duration
-	stalls  int
-	moving  chan struct{} // closed when no stall is left; nil: there is none
-	dead    bool
-	healing func() // lets the dead server's host onto the network again
-	fatal   error  // why the server has cut itself off
+	mu     sync.Mutex // guards below
+	step   time.Duration
+	stalls int
+	moving chan struct{} // closed when no stall is left; nil: there is none
+	dead   bool
+	ended  chan struct{} // closed when nothing of the killed server runs; nil: not killed
+	heal   func()        // lets the dead server's host onto the network again
+	wrong  error         // why the server has cut itself off, without a stall
 }
 
 func newHost(i int) *host { return &host{index: i, name: fmt.Sprintf("n%d", i+1)} }
@@ -51,13 +52,34 @@ func (h *host) configure(c *Cluster, cfg *server.Config) {
 	k.BeforeWrite = h.beforeWrite
 	k.Clock.Wall = func() time.Time { return time.Now().Add(h.clockStep()) }
 	k.Fatal = func(err error) {
-		h.mu.Lock()
-		h.fatal = err
-		killed := h.dead
-		h.mu.Unlock()
-		if !killed {
-			c.kill(h) // a process would have ended
-		}
+		h.failed(err)
+		c.kill(h) // a process would have ended
+	}
+}
+
+// failed notes why a server has cut itself off.
+func (h *host) failed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.dead && h.stalls == 0 {
+		h.wrong = err
+	}
+}
+
+// surprise is the reason of an end that the test has not asked for.
+func (h *host) surprise() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.wrong
+}
+
+// awaitEnd waits until nothing of a killed server runs.
+func (h *host) awaitEnd() {
+	h.mu.Lock()
+	ended := h.ended
+	h.mu.Unlock()
+	if ended != nil {
+		<-ended
 	}
 }
 

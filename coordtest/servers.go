@@ -3,6 +3,8 @@ package coordtest
 import (
 	"context"
 	"time"
+
+	"github.com/coordd/coord/server"
 )
 
 // Servers is how many servers the cluster has.
@@ -14,7 +16,7 @@ func (c *Cluster) Servers() int { return len(c.servers) }
 func (c *Cluster) Leader() int {
 	best, term := -1, uint64(0)
 	for i := range c.servers {
-		s := c.local.Server(i)
+		s := c.alive(i)
 		if s == nil {
 			continue
 		}
@@ -23,6 +25,17 @@ func (c *Cluster) Leader() int {
 		}
 	}
 	return best
+}
+
+// alive is a running server, nil if there is none.
+func (c *Cluster) alive(i int) *server.Server {
+	h := c.servers[i]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dead {
+		return nil
+	}
+	return c.local.Server(i)
 }
 
 // AwaitLeader waits for a leader among the servers but those, and returns it. If
@@ -68,7 +81,8 @@ func (c *Cluster) StallDisk(server int) (resume func()) {
 }
 
 // StepClock moves the wall clock of a server by d, also back. Steps add up and
-// stay over a restart.
+// stay over a restart. The cluster looks at wall clocks only when a leadership
+// begins, and then believes the majority of them, so nothing need happen before.
 func (c *Cluster) StepClock(server int, d time.Duration) {
 	c.t.Helper()
 	h := c.server(server)
@@ -92,18 +106,19 @@ func (c *Cluster) Kill(server int) {
 
 func (c *Cluster) kill(h *host) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.dead {
-		h.mu.Unlock()
 		return
 	}
-	h.dead = true
-	h.healing = c.net.CutOff(h.name)
-	h.mu.Unlock()
+	h.dead, h.heal = true, c.net.CutOff(h.name)
 	c.net.Reset(h.name)
 	// What is left of it needs some time to end, and nobody can see it do so.
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dying.Go(func() { _ = c.local.StopServer(h.index) }) // its end is not in order
+	ended := make(chan struct{})
+	h.ended = ended
+	go func() { // Cluster.stop waits for it
+		defer close(ended)
+		_ = c.local.StopServer(h.index) // it does not end in order
+	}()
 }
 
 // Restart starts a server with the data that it has, one that was killed or ended
@@ -113,7 +128,7 @@ func (c *Cluster) Restart(server int) {
 	c.t.Helper()
 	c.Launch(server)
 	ready := func() bool {
-		s := c.local.Server(server)
+		s := c.alive(server)
 		return s != nil && s.Node().Status().Ready
 	}
 	if !c.until(startTime, ready) {
@@ -126,10 +141,10 @@ func (c *Cluster) Launch(server int) {
 	c.t.Helper()
 	h := c.server(server)
 	c.kill(h)
-	c.dying.Wait()
+	h.awaitEnd()
 	h.mu.Lock()
-	h.dead, h.fatal = false, nil
-	h.healing()
+	h.dead, h.ended = false, nil
+	h.heal()
 	h.mu.Unlock()
 	if err := c.local.StartServer(server); err != nil {
 		c.t.Fatalf("coordtest: start server %d: %v", server, err)
