@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,20 +40,27 @@ func (c *Cluster) options() []client.Option {
 // ownCluster is a three-server cluster that a demonstration started for itself.
 type ownCluster struct {
 	endpoints []string
-	cmd       *exec.Cmd
+	coordd    string
+	cmd       *exec.Cmd // coordd dev
 	dir       string
+	data      string            // of coordd dev, in dir
+	again     map[int]*exec.Cmd // servers that were killed and that we started again
 }
 
 // startCluster runs `coordd dev` and waits until its servers are ready. The
 // context that coordd dev saves goes into a file of ours, not the user's.
-func startCluster(ctx context.Context, coordd string) (*ownCluster, error) {
+func startCluster(ctx context.Context) (*ownCluster, error) {
+	coordd, err := findCoordd()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "coord-demo-")
 	if err != nil {
 		return nil, err
 	}
-	c := &ownCluster{dir: dir}
+	c := &ownCluster{coordd: coordd, dir: dir, data: filepath.Join(dir, "data"), again: map[int]*exec.Cmd{}}
 	var said bytes.Buffer
-	c.cmd = exec.Command(coordd, "dev", "--nodes", "3")
+	c.cmd = exec.Command(coordd, "dev", "--nodes", "3", "--data-dir", c.data)
 	c.cmd.Stdout, c.cmd.Stderr = io.Discard, &said
 	saved := filepath.Join(dir, "contexts.yaml")
 	c.cmd.Env = append(os.Environ(), "COORDCTL_CONFIG="+saved)
@@ -82,8 +90,14 @@ func startCluster(ctx context.Context, coordd string) (*ownCluster, error) {
 	}
 }
 
+func (c *ownCluster) target() string { return strings.Join(c.endpoints, ",") }
+
 // close stops the servers and throws their data away.
 func (c *ownCluster) close() error {
+	for _, cmd := range c.again {
+		_ = cmd.Process.Kill() // fails only if it has ended
+		_ = cmd.Wait()
+	}
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
 	for deadline := time.Now().Add(15 * time.Second); c.cmd.Process.Signal(syscall.Signal(0)) == nil; {
 		if time.Now().After(deadline) {

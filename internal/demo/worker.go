@@ -8,139 +8,177 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
-
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
-	"github.com/coordd/coord/fence/sqlfence"
 	"github.com/coordd/coord/recipes/lock"
 )
 
-// WorkerConfig tells a worker process what to do. It travels as JSON in one
+// WorkerConfig tells a worker process who it is. It travels as JSON in one
 // argument.
 type WorkerConfig struct {
 	Name           string        `json:"name"`
 	Cluster        Cluster       `json:"cluster"`
-	LockPath       string        `json:"lockPath"`
-	Database       string        `json:"database"` // data source name
-	Resource       string        `json:"resource"`
+	Database       string        `json:"database,omitempty"` // data source name
 	SessionTimeout time.Duration `json:"sessionTimeout"`
-	Fencing        bool          `json:"fencing"`
 }
 
-// workerEvent is one line that a worker prints.
+// command is what a worker is told to do, one a line.
+type command struct {
+	Do       string    `json:"do"`
+	Lock     string    `json:"lock,omitempty"` // path
+	Transfer *transfer `json:"transfer,omitempty"`
+	Job      *jobOrder `json:"job,omitempty"`
+	Without  []Layer   `json:"without,omitempty"`
+}
+
+// workerEvent is a worker's answer, one a line.
 type workerEvent struct {
-	Event       string      `json:"event"` // acquired, wrote, refused, released, failed
+	Event       string      `json:"event"` // one of those below
 	Token       fence.Token `json:"token,omitempty"`
 	Session     string      `json:"session,omitempty"`
+	Node        string      `json:"node,omitempty"` // path of the queue entry
 	Detail      string      `json:"detail,omitempty"`
 	ContextDone bool        `json:"contextDone,omitempty"`
 	Cause       string      `json:"cause,omitempty"`
+	Receipt     *receipt    `json:"receipt,omitempty"`
+	Period      string      `json:"period,omitempty"`
+	Repeated    bool        `json:"repeated,omitempty"`
+	By          string      `json:"by,omitempty"`
 }
 
-// Commands that a worker reads, one a line.
+// Events.
 const (
-	commandWrite   = "write"
-	commandRelease = "release"
+	eventAcquired  = "acquired"
+	eventReleased  = "released"
+	eventNotOwner  = "not owner"
+	eventWrote     = "wrote"
+	eventRefused   = "refused"
+	eventMoved     = "moved"     // a transfer has one of its outcomes
+	eventRunning   = "running"   // a job has its turn and waits for a word
+	eventCommitted = "committed" // the job's transaction, likewise
+	eventJobDone   = "job done"
+	eventFailed    = "failed"
 )
 
-// RunWorker is the body of a worker process: it takes the lock, says so on
-// out, and then does what the lines of in say until they end. It ignores that
-// it may have lost the lock: that is the point of the demonstration.
+// Commands. Those of a job are with it.
+const (
+	doAcquire       = "acquire"
+	doEnter         = "enter" // take a token and wait for nobody
+	doRelease       = "release"
+	doReleaseByPath = "release by path"
+	doWrite         = "write"
+	doTransfer      = "transfer"
+	doJob           = "job"
+	doProceed       = "proceed"
+)
+
+// deeds are how a worker does what it is told.
+var deeds = map[string]func(*worker, context.Context, command) (workerEvent, error){
+	doAcquire:       (*worker).acquire,
+	doEnter:         (*worker).enter,
+	doRelease:       (*worker).release,
+	doReleaseByPath: (*worker).releaseByPath,
+	doWrite:         (*worker).write,
+	doTransfer:      (*worker).transfer,
+	doJob:           (*worker).runJob,
+}
+
+// worker does as it is told. It ignores that it may have lost its lock: that is
+// the point of most demonstrations.
+type worker struct {
+	WorkerConfig
+	in     *bufio.Scanner
+	out    *json.Encoder
+	db     *sql.DB
+	client *client.Client // nil before the first command that needs it
+	handle *lock.Handle   // nil without a lock
+	token  fence.Token    // of the last acquisition
+}
+
+// RunWorker is the body of a worker process: it does what the lines of in say
+// until they end, and says what came of each on out.
 func RunWorker(ctx context.Context, config string, in io.Reader, out io.Writer) error {
-	var c WorkerConfig
-	if err := json.Unmarshal([]byte(config), &c); err != nil {
+	w := worker{in: bufio.NewScanner(in), out: json.NewEncoder(out)}
+	if err := json.Unmarshal([]byte(config), &w.WorkerConfig); err != nil {
 		return fmt.Errorf("worker configuration: %w", err)
 	}
-	w := worker{WorkerConfig: c, out: json.NewEncoder(out)}
-	err := w.run(ctx, in)
+	err := w.run(ctx)
 	if err != nil {
-		_ = w.out.Encode(workerEvent{Event: "failed", Detail: err.Error()})
+		_ = w.out.Encode(workerEvent{Event: eventFailed, Detail: err.Error()})
 	}
 	return err
 }
 
-type worker struct {
-	WorkerConfig
-	out    *json.Encoder
-	db     *sql.DB
-	handle *lock.Handle
-}
-
-func (w *worker) run(ctx context.Context, in io.Reader) error {
-	db, err := sql.Open("pgx", w.Database)
-	if err != nil {
+func (w *worker) run(ctx context.Context) (err error) {
+	if w.db, err = openDatabase(w.Database); err != nil {
 		return err
 	}
-	defer db.Close()
-	w.db = db
-	opts := append(w.Cluster.options(), client.WithSessionTimeout(w.SessionTimeout), client.WithSessionName("worker "+w.Name),
-		client.WithLogger(slog.New(slog.DiscardHandler))) // the timeline says it
-	c, err := client.Dial(ctx, w.Cluster.Endpoints, opts...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }() // its session has ended by now
-	if w.handle, err = lock.New(c, w.LockPath, lock.Owner("worker "+w.Name)).Acquire(ctx); err != nil {
-		return err
-	}
-	err = w.out.Encode(workerEvent{Event: "acquired", Token: w.handle.FencingToken(), Session: c.Session().ID().String()})
-	if err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		if err := w.obey(ctx, lines.Text()); err != nil {
+	defer w.db.Close()
+	defer func() {
+		if w.client != nil {
+			_ = w.client.Close() // its session may have ended by now
+		}
+	}()
+	for {
+		c, err := w.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		do := deeds[c.Do]
+		if do == nil {
+			return fmt.Errorf("unknown command %q", c.Do)
+		}
+		e, err := do(w, ctx, c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.Do, err)
+		}
+		if err := w.out.Encode(e); err != nil {
 			return err
 		}
 	}
-	return lines.Err()
 }
 
-func (w *worker) obey(ctx context.Context, command string) error {
-	switch command {
-	case commandWrite:
-		return w.out.Encode(w.write(ctx))
-	case commandRelease:
-		if err := w.handle.Release(ctx); err != nil {
-			return err
+// next reads a command, io.EOF after the last.
+func (w *worker) next() (c command, err error) {
+	if !w.in.Scan() {
+		if err := w.in.Err(); err != nil {
+			return c, err
 		}
-		return w.out.Encode(workerEvent{Event: "released", Token: w.handle.FencingToken()})
-	default:
-		return fmt.Errorf("unknown command %q", command)
+		return c, io.EOF
 	}
+	return c, json.Unmarshal(w.in.Bytes(), &c)
 }
 
-// write writes to the database whatever the handle says, and reports both.
-func (w *worker) write(ctx context.Context) workerEvent {
-	e := workerEvent{Token: w.handle.FencingToken()}
-	if hc := w.handle.Context(); hc.Err() != nil {
-		e.ContextDone, e.Cause = true, context.Cause(hc).Error()
+// ask says how far it is in the middle of a command and waits for a word.
+func (w *worker) ask(e workerEvent) error {
+	if err := w.out.Encode(e); err != nil {
+		return err
 	}
-	err := w.save(ctx)
-	switch {
-	case err == nil:
-		e.Event = "wrote"
-	case errors.Is(err, fence.ErrStale):
-		e.Event, e.Detail = "refused", err.Error()
-	default:
-		e.Event, e.Detail = "failed", err.Error()
+	c, err := w.next()
+	if err == nil && c.Do != doProceed {
+		err = fmt.Errorf("%q in place of %q", c.Do, doProceed)
 	}
-	return e
+	return err
 }
 
-func (w *worker) save(ctx context.Context) error {
-	const update = `UPDATE report SET author = $1, token = $2 WHERE id = 1`
-	token := int64(w.handle.FencingToken())
-	if !w.Fencing {
-		_, err := w.db.ExecContext(ctx, update, w.Name, token)
-		return err
+// session opens a session, and another one when that is over.
+func (w *worker) session(ctx context.Context) (*client.Client, error) {
+	if w.client != nil && w.client.Session().Context().Err() == nil {
+		return w.client, nil
 	}
-	return sqlfence.WithTx(ctx, w.db, w.Resource, w.handle.FencingToken(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, update, w.Name, token)
-		return err
-	})
+	if w.client != nil {
+		_ = w.client.Close() // over already
+		w.client = nil
+	}
+	c, err := w.Cluster.dial(ctx, client.WithSessionTimeout(w.SessionTimeout), client.WithSessionName("worker "+w.Name))
+	w.client = c
+	return c, err
 }
+
+// sessionID is that of the session last opened.
+func (w *worker) sessionID() string { return w.client.Session().ID().String() }

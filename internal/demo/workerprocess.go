@@ -22,14 +22,27 @@ type workerProcess struct {
 	events chan workerEvent // closed when its output ends
 }
 
+// worker starts a worker process, which ends with the stage. db may be nil.
+func (s *stage) worker(name string, timeout time.Duration, db *database) (*workerProcess, error) {
+	c := WorkerConfig{Name: name, Cluster: s.cluster, SessionTimeout: timeout}
+	if db != nil {
+		c.Database = db.dsn
+	}
+	w, err := startWorker(s.o.Worker, c)
+	if err == nil {
+		s.workers = append(s.workers, w)
+	}
+	return w, err
+}
+
 // startWorker runs this program's hidden worker command.
-func startWorker(command []string, c WorkerConfig) (*workerProcess, error) {
+func startWorker(program []string, c WorkerConfig) (*workerProcess, error) {
 	config, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
 	}
 	w := &workerProcess{name: c.Name, events: make(chan workerEvent, 16)}
-	w.cmd = exec.Command(command[0], append(command[1:], string(config))...)
+	w.cmd = exec.Command(program[0], append(program[1:], string(config))...)
 	w.cmd.Stderr = os.Stderr
 	w.cmd.SysProcAttr = childAttributes(syscall.SIGKILL) // it may be stopped
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
@@ -52,7 +65,7 @@ func (w *workerProcess) read(out io.Reader) {
 	for lines.Scan() {
 		var e workerEvent
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			e = workerEvent{Event: "failed", Detail: err.Error()}
+			e = workerEvent{Event: eventFailed, Detail: err.Error()}
 		}
 		w.events <- e
 	}
@@ -65,7 +78,7 @@ func (w *workerProcess) next(ctx context.Context) (workerEvent, error) {
 		if !ok {
 			return e, fmt.Errorf("worker %s has ended", w.name)
 		}
-		if e.Event == "failed" {
+		if e.Event == eventFailed {
 			return e, fmt.Errorf("worker %s: %s", w.name, e.Detail)
 		}
 		return e, nil
@@ -74,22 +87,46 @@ func (w *workerProcess) next(ctx context.Context) (workerEvent, error) {
 	}
 }
 
+// tell gives the worker a command and does not wait for its answer.
+func (w *workerProcess) tell(c command) error {
+	line, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if _, err := w.in.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("worker %s: %w", w.name, err)
+	}
+	return nil
+}
+
 // do gives the worker a command and waits for its answer.
-func (w *workerProcess) do(ctx context.Context, command string) (workerEvent, error) {
-	if _, err := io.WriteString(w.in, command+"\n"); err != nil {
-		return workerEvent{}, fmt.Errorf("worker %s: %w", w.name, err)
+func (w *workerProcess) do(ctx context.Context, c command) (workerEvent, error) {
+	if err := w.tell(c); err != nil {
+		return workerEvent{}, err
 	}
 	return w.next(ctx)
 }
 
-func (w *workerProcess) signal(s syscall.Signal) error { return w.cmd.Process.Signal(s) }
+// pause stops the process where it is, and resume lets it go on.
+func (w *workerProcess) pause() error  { return w.signal(syscall.SIGSTOP) }
+func (w *workerProcess) resume() error { return w.signal(syscall.SIGCONT) }
+
+// kill ends the process without a word.
+func (w *workerProcess) kill() error { return w.signal(syscall.SIGKILL) }
+
+func (w *workerProcess) signal(s syscall.Signal) error {
+	if err := w.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("worker %s: %w", w.name, err)
+	}
+	return nil
+}
 
 // end is close for a worker whose outcome is known.
 func (w *workerProcess) end() { _ = w.close() }
 
 // close lets the worker end, and makes it after 3 s.
 func (w *workerProcess) close() error {
-	err := errors.Join(w.signal(syscall.SIGCONT), w.in.Close())
+	err := errors.Join(w.resume(), w.in.Close())
 	kill := time.AfterFunc(3*time.Second, func() { _ = w.cmd.Process.Kill() })
 	defer kill.Stop()
 	for range w.events { // until its output ends

@@ -1,0 +1,127 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/coordd/coord/client"
+)
+
+const (
+	// limit bounds a whole demonstration. It is long because the cluster may be
+	// in trouble of its own meanwhile, and that must only delay it.
+	limit = 2 * time.Minute
+	// shortSession is the timeout of sessions that are to be lost: the shortest
+	// that a cluster grants unless configured otherwise.
+	shortSession = 2 * time.Second
+	// longSession is the timeout of those that are not.
+	longSession = 20 * time.Second
+)
+
+// stage is what a demonstration plays on. It is used by one goroutine, except
+// where a method says otherwise.
+type stage struct {
+	*timeline
+	o       Options
+	cluster Cluster
+	own     *ownCluster // nil where the cluster is somebody's
+	root    string      // this run's own znode, with all that it leaves below
+	clients []*client.Client
+	workers []*workerProcess
+	endings []func() error // in the order of their making
+}
+
+// perform sets a stage up in which the demonstration called name has a cluster,
+// lets it act, and clears everything away.
+func perform(ctx context.Context, name string, o Options, act func(context.Context, *stage) error) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+	defer cancel()
+	s := &stage{timeline: newTimeline(o.Out), o: o, root: "/demo/" + name + "/" + rand.Text()[:6]}
+	defer func() { err = errors.Join(err, s.end()) }()
+	if err := s.setCluster(ctx); err != nil {
+		return err
+	}
+	return act(ctx, s)
+}
+
+func (s *stage) setCluster(ctx context.Context) error {
+	if s.o.Cluster.Endpoints != "" {
+		s.cluster = s.o.Cluster
+		s.say("cluster", "using %s", s.cluster.Endpoints)
+		return nil
+	}
+	own, err := startCluster(ctx)
+	if err != nil {
+		return err
+	}
+	s.atEnd(own.close)
+	s.own, s.cluster = own, Cluster{Endpoints: own.target()}
+	s.say("cluster", "three servers are ready at %s", s.cluster.Endpoints)
+	return nil
+}
+
+// atEnd has f called when the stage is cleared, last come first served.
+func (s *stage) atEnd(f func() error) { s.endings = append(s.endings, f) }
+
+func (s *stage) end() error {
+	for _, w := range s.workers {
+		w.end()
+	}
+	s.sweep()
+	for _, c := range s.clients {
+		_ = c.Close() // its session ends by itself at the latest
+	}
+	var errs []error
+	for i := len(s.endings) - 1; i >= 0; i-- {
+		errs = append(errs, s.endings[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// dial opens a session in this process.
+func (s *stage) dial(ctx context.Context, name string, opts ...client.Option) (*client.Client, error) {
+	c, err := s.cluster.dial(ctx, append([]client.Option{client.WithSessionName(name), client.WithSessionTimeout(longSession)}, opts...)...)
+	if err != nil {
+		return nil, err
+	}
+	s.clients = append(s.clients, c)
+	return c, nil
+}
+
+// dial connects without a word on standard error: the timeline says it.
+func (c *Cluster) dial(ctx context.Context, more ...client.Option) (*client.Client, error) {
+	opts := append(c.options(), client.WithLogger(slog.New(slog.DiscardHandler)))
+	return client.Dial(ctx, c.Endpoints, append(opts, more...)...)
+}
+
+// sweepGrace is how long the removal of our znodes may take.
+const sweepGrace = 5 * time.Second
+
+// sweep deletes what this run has left in the tree. What it cannot delete is
+// below a name that no other run uses.
+func (s *stage) sweep() {
+	ctx, cancel := context.WithTimeout(context.Background(), sweepGrace)
+	defer cancel()
+	if s.own != nil || s.cluster.Endpoints == "" {
+		return // a cluster of our own goes away as a whole
+	}
+	c, err := s.cluster.dial(ctx, client.WithoutSession())
+	if err != nil {
+		return
+	}
+	defer func() { _ = c.Close() }()
+	var paths []string
+	for n, err := range c.Walk(ctx, s.root, client.WithoutData()) {
+		if err != nil {
+			return
+		}
+		paths = append(paths, n.Path)
+	}
+	for i := len(paths) - 1; i >= 0; i-- { // children first
+		_ = c.Delete(ctx, paths[i], client.AnyVersion) // it may have gone by itself
+	}
+}

@@ -1,0 +1,115 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/lock"
+)
+
+// acquire takes the lock, if need be with a session of its own for each try: a
+// cluster in trouble may cost it its place in the queue.
+func (w *worker) acquire(ctx context.Context, c command) (workerEvent, error) {
+	for {
+		conn, err := w.session(ctx)
+		if err != nil {
+			return workerEvent{}, err
+		}
+		w.handle, err = lock.New(conn, c.Lock, lock.Owner("worker "+w.Name)).Acquire(ctx)
+		if placeLost(err) {
+			continue
+		}
+		if err != nil {
+			return workerEvent{}, err
+		}
+		w.token = w.handle.FencingToken()
+		return workerEvent{Event: eventAcquired, Token: w.token, Session: w.sessionID(), Node: w.handle.Node()}, nil
+	}
+}
+
+// placeLost says that a contender may try again with a new session.
+func placeLost(err error) bool {
+	return errors.Is(err, lock.ErrLost) || errors.Is(err, client.ErrSessionExpired)
+}
+
+// enter takes a token as a contender does, and does not wait for its turn.
+func (w *worker) enter(ctx context.Context, c command) (workerEvent, error) {
+	conn, err := w.session(ctx)
+	if err != nil {
+		return workerEvent{}, err
+	}
+	made, err := takeTicket(ctx, conn, c.Lock)
+	if err != nil {
+		return workerEvent{}, err
+	}
+	w.handle, w.token = nil, fence.Token(made.Stat.Czxid)
+	return workerEvent{Event: eventAcquired, Token: w.token, Session: w.sessionID(), Node: made.Path}, nil
+}
+
+// takeTicket makes a queue entry below path and what is missing of path.
+func takeTicket(ctx context.Context, c *client.Client, path string) (client.Created, error) {
+	for {
+		made, err := c.Create(ctx, path+"/lock-", nil, client.WithEphemeral(), client.WithSequential())
+		if !errors.Is(err, client.ErrNoNode) {
+			return made, err
+		}
+		if err := makeFolder(ctx, c, path); err != nil {
+			return made, err
+		}
+	}
+}
+
+// makeFolder makes path, all missing parts as containers.
+func makeFolder(ctx context.Context, c *client.Client, path string) error {
+	for i := 1; i <= len(path); i++ {
+		if i < len(path) && path[i] != '/' {
+			continue
+		}
+		_, err := c.Create(ctx, path[:i], nil, client.WithContainer())
+		if err != nil && !errors.Is(err, client.ErrNodeExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+// release gives the lock up. That it was another's by then is an answer, too.
+func (w *worker) release(ctx context.Context, _ command) (workerEvent, error) {
+	if w.handle == nil {
+		return workerEvent{Event: eventReleased, Token: w.token}, nil
+	}
+	err := w.handle.Release(ctx)
+	switch {
+	case err == nil:
+		return workerEvent{Event: eventReleased, Token: w.token}, nil
+	case errors.Is(err, lock.ErrLost):
+		return workerEvent{Event: eventNotOwner, Token: w.token, Detail: err.Error()}, nil
+	default:
+		return workerEvent{}, err
+	}
+}
+
+// releaseByPath is the release that does not ask whose lock it is: it deletes
+// whoever stands first in the queue.
+func (w *worker) releaseByPath(ctx context.Context, c command) (workerEvent, error) {
+	conn, err := w.session(ctx)
+	if err != nil {
+		return workerEvent{}, err
+	}
+	names, err := conn.Children(ctx, c.Lock)
+	if err != nil {
+		return workerEvent{}, err
+	}
+	if len(names) == 0 {
+		return workerEvent{}, fmt.Errorf("%s: nobody holds it", c.Lock)
+	}
+	first := slices.MinFunc(names, byNumber)
+	if err := conn.Delete(ctx, c.Lock+"/"+first, client.AnyVersion); err != nil {
+		return workerEvent{}, err
+	}
+	return workerEvent{Event: eventReleased, Token: w.token, Node: c.Lock + "/" + first}, nil
+}
