@@ -225,29 +225,6 @@ func TestClusterClockGoesOnDuringALeadership(t *testing.T) {
 	})
 }
 
-func TestEmptyContainersAndOldTTLNodesAreReaped(t *testing.T) {
-	inFakeTime(t, 3, nil, func(w *world) {
-		w.start()
-		w.awaitFormed()
-		container, child, ttl := createOp("/c"), createOp("/c/child"), createOp("/ttl")
-		container.Node = znode.Container
-		ttl.Node, ttl.TTL = znode.TTL, 2*time.Second
-		for _, op := range []znode.Op{container, child, ttl, {Kind: znode.OpDelete, Path: "/c/child", Version: znode.AnyVersion}} {
-			if r := w.propose("n1", op).wait(t, time.Second); r.Err != nil {
-				t.Fatalf("%s: %v", op.Path, r.Err)
-			}
-		}
-		w.eventually(10*time.Second, "both are gone everywhere", func() bool {
-			for _, p := range w.peers {
-				if w.exists(p.Name, "/c") || w.exists(p.Name, "/ttl") {
-					return false
-				}
-			}
-			return true
-		})
-	})
-}
-
 func TestIdleSessionsAnswersAreTrimmed(t *testing.T) {
 	inFakeTime(t, 3, nil, func(w *world) {
 		w.start()

@@ -28,6 +28,9 @@ func sampleCommands() []*Command {
 		{Kind: znode.OpCreate, Path: "/a", Data: []byte{}, ACL: znode.OpenACL, Node: znode.TTL, TTL: time.Minute, Sequential: true},
 		{Kind: znode.OpCreate, Path: "/b", ACL: []znode.ACL{{Perms: 31, Scheme: "digest", ID: "u:h"}, {Perms: 1, Scheme: "odd", ID: ""}}},
 		{Kind: znode.OpSet, Path: "/c", Data: []byte("data"), Version: 7, Version31: true},
+		{Kind: znode.OpSet, Path: "/c", TTL: znode.Without, Linger: time.Minute},
+		{Kind: znode.OpCreate, Path: "/e", Node: znode.Ephemeral, TTL: znode.MaxTTL, Linger: znode.MaxLinger},
+		{Kind: znode.OpSet, Path: "/c", Linger: znode.Without},
 		{Kind: znode.OpCheck, Path: "/d", Version: znode.AnyVersion, Czxid: 5, Owner: 6},
 		{Kind: znode.OpDelete, Path: "/é", Version: -1 << 63, Owner: 9},
 	}
@@ -301,7 +304,7 @@ func TestEveryErrorHasItsCodeAndBack(t *testing.T) {
 func sampleResults() []*Result {
 	stat := znode.Stat{
 		Czxid: 1, Mzxid: 2, Pzxid: 3, Ctime: -4, Mtime: 5, Version: 1 << 40, Cversion: 7, Aversion: 8,
-		EphemeralOwner: 9, DataLength: 10, NumChildren: 11, Kind: znode.TTL, TTL: time.Second,
+		EphemeralOwner: 9, DataLength: 10, NumChildren: 11, Kind: znode.TTL, TTL: time.Second, Linger: time.Hour,
 	}
 	return []*Result{
 		{Kind: CmdWrite, Zxid: 77, ValidUntil: 5, Deduplicated: true, Ops: []znode.OpResult{

@@ -233,6 +233,12 @@ func (c *chaos) op() znode.Op {
 	switch c.rnd.Intn(9) {
 	case 0, 1:
 		op.Kind = znode.OpSet
+		if c.rnd.Intn(3) == 0 {
+			op.TTL, op.Linger = -time.Duration(c.rnd.Intn(2)), time.Duration(c.rnd.Intn(5)-1)*time.Second
+			if op.Linger < 0 {
+				op.Linger = znode.Without
+			}
+		}
 	case 2:
 		op.Kind = znode.OpDelete
 	case 3:
@@ -244,6 +250,9 @@ func (c *chaos) op() znode.Op {
 		op.Sequential = c.rnd.Intn(3) == 0
 		if op.Node == znode.TTL {
 			op.TTL = time.Duration(1+c.rnd.Intn(60)) * time.Second
+		}
+		if op.Node == znode.Ephemeral {
+			op.TTL, op.Linger = time.Duration(c.rnd.Intn(3))*time.Second, time.Duration(c.rnd.Intn(3))*time.Second
 		}
 	}
 	if c.rnd.Intn(4) == 0 {

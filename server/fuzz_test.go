@@ -19,10 +19,15 @@ func FuzzRequest(f *testing.F) {
 	ttl := create("/t", "x")
 	ttl.Node, ttl.TtlMs, ttl.Sequential = coordpb.NodeKind_NODE_KIND_TTL, 5, true
 	ttl.Acl = []*coordpb.ACL{{Perms: 99, Scheme: "auth"}}
+	bid := create("/e", "")
+	bid.Node, bid.TtlMs, bid.LingerMs = coordpb.NodeKind_NODE_KIND_EPHEMERAL, 5, 6
+	won := set("/e", "")
+	won.TtlMs, won.LingerMs = -1, -1
 	check := &coordpb.Op{Kind: coordpb.Op_KIND_CHECK, Path: "/a", Version: 3, Czxid: 7, Owner: 9}
 	for _, req := range []*coordpb.SessionRequest{
 		{Hello: &coordpb.Hello{Mode: coordpb.Hello_MODE_OPEN, Nonce: nonce(), Auth: []*coordpb.Auth{{Scheme: "digest", Credential: []byte("a:b")}}}},
 		{Ack: 1, Requests: []*coordpb.Request{put(1, ttl), {Seq: 2, Write: &coordpb.Write{Multi: true, Ops: []*coordpb.Op{check, set("/a", "")}}}}},
+		{Ack: 1, Requests: []*coordpb.Request{put(1, bid), put(2, won)}},
 		{Requests: []*coordpb.Request{{Seq: 1, Skip: &coordpb.Skip{Code: 40}}, {Seq: 2, Close: true}}},
 		{Requests: []*coordpb.Request{ask(1, get("/")), {Id: 2, Watch: &coordpb.Watch{Path: "/", Kind: coordpb.Watch_KIND_RECURSIVE, Since: 1}}, {Id: 2, Unwatch: true}}},
 	} {
@@ -68,7 +73,7 @@ func checkWrite(t *testing.T, w *coordpb.Write, limits *Limits) {
 	}
 	for i := range write.Ops {
 		if got, want := again.Write.Ops[i], write.Ops[i]; got.Path != want.Path || got.Kind != want.Kind || got.Version != want.Version ||
-			got.TTL != want.TTL || got.Node != want.Node || (got.Data == nil) != (want.Data == nil) || !equalACL(got.ACL, want.ACL) {
+			got.TTL != want.TTL || got.Linger != want.Linger || got.Node != want.Node || (got.Data == nil) != (want.Data == nil) || !equalACL(got.ACL, want.ACL) {
 			t.Fatalf("operation %d: %+v became %+v", i, want, got)
 		}
 	}

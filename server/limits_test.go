@@ -23,6 +23,10 @@ func TestRefusedWriteUsesItsNumber(t *testing.T) {
 	many := []*coordpb.Op{create("/1", ""), create("/2", ""), create("/3", ""), create("/4", "")}
 	ttl := create("/t", "")
 	ttl.Node = coordpb.NodeKind_NODE_KIND_TTL
+	timed := func(op *coordpb.Op, ttl, linger int64) []*coordpb.Op {
+		op.Node, op.TtlMs, op.LingerMs = coordpb.NodeKind_NODE_KIND_EPHEMERAL, ttl, linger
+		return []*coordpb.Op{op}
+	}
 	for _, bad := range []struct {
 		name  string
 		ops   []*coordpb.Op
@@ -41,6 +45,14 @@ func TestRefusedWriteUsesItsNumber(t *testing.T) {
 		{"strange kind", []*coordpb.Op{{Kind: 77, Path: "/a"}}, coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
 		{"strange node", []*coordpb.Op{{Kind: coordpb.Op_KIND_CREATE, Path: "/a", Node: 77}}, coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
 		{"ttl without time", []*coordpb.Op{ttl}, coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
+		{"ttl too long", timed(create("/a", ""), 1<<40, 0), coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
+		{"ttl below zero", timed(create("/a", ""), -1, 0), coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
+		{"linger too long", timed(create("/a", ""), 0, 3_600_001), coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
+		{"linger below zero", timed(create("/a", ""), 0, -1), coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
+		{"set of a ttl", timed(set("/", ""), 1000, 0), coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
+		{"ttl taken too often", timed(set("/", ""), -2, 0), coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
+		{"linger of the root", timed(set("/", ""), 0, 1000), coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
+		{"linger of what is none", timed(set("/", ""), 0, 1<<62), coordpb.Code_CODE_BAD_ARGUMENTS, "", 0},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			refused, next := c.offer(bad.ops...), c.offer(create(fmt.Sprintf("/ok-%s", strings.ReplaceAll(bad.name, " ", "-")), ""))
