@@ -22,9 +22,6 @@ func NewSessions(c *client.Client) *Sessions { return &Sessions{c: c, live: c.Se
 // Current is the newest session. It may have ended.
 func (s *Sessions) Current() *client.Session { return s.live }
 
-// Fresh says that the newest session is not the client's own.
-func (s *Sessions) Fresh() bool { return s.ours }
-
 // Adopt goes on with a session that the caller has opened and will close.
 func (s *Sessions) Adopt(other *client.Session) { s.live, s.ours = other, false }
 
@@ -35,6 +32,12 @@ func (s *Sessions) Live(ctx context.Context) (*client.Session, error) {
 	if s.live.Context().Err() == nil {
 		return s.live, nil
 	}
+	return s.Next(ctx)
+}
+
+// Next opens a session in the place of the newest one, which has expired. The
+// error for one that was closed on purpose is as for Live.
+func (s *Sessions) Next(ctx context.Context) (*client.Session, error) {
 	if cause := context.Cause(s.live.Context()); errors.Is(cause, client.ErrClosed) {
 		return nil, cause
 	}
