@@ -49,6 +49,7 @@ func StartCluster(t testing.TB, n int, opts ...Option) *Cluster {
 	for i := range n {
 		c.servers = append(c.servers, newHost(i))
 	}
+	c.net.DelayAll(c.opts.latency)
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
 	local, err := localcluster.Start(ctx, localcluster.Options{

@@ -14,15 +14,21 @@ import (
 // that has ended already stays as it is.
 func (c *Cluster) Expire(s *client.Session) {
 	c.t.Helper()
+	c.ExpireID(s.ID())
+}
+
+// ExpireID is Expire for a session of which only the number is known.
+func (c *Cluster) ExpireID(id client.SessionID) {
+	c.t.Helper()
 	ctx, cancel := patience()
 	defer cancel()
 	for {
-		err := c.expireAt(ctx, c.AwaitLeader(), session.ID(s.ID()))
+		err := c.expireAt(ctx, c.AwaitLeader(), session.ID(id))
 		switch {
 		case err == nil, errors.Is(err, session.ErrExpired), errors.Is(err, session.ErrClosed), errors.Is(err, session.ErrUnknown):
 			return
 		case ctx.Err() != nil:
-			c.t.Fatalf("coordtest: expire session %s: %v", s.ID(), err)
+			c.t.Fatalf("coordtest: expire session %s: %v", id, err)
 		}
 	}
 }
@@ -53,6 +59,13 @@ func (c *Cluster) Pause(cl *client.Client) (resume func()) {
 	m := c.machineOf(cl)
 	start, thaw := m.pause(), c.net.Freeze(m.host)
 	return c.undone(func() { start(); thaw() })
+}
+
+// Break breaks the connections of a client, as a proxy does that is restarted.
+// What was on its way in them is lost. The client may connect again at once.
+func (c *Cluster) Break(cl *client.Client) {
+	c.t.Helper()
+	c.net.Reset(c.machineOf(cl).host)
 }
 
 // Partition cuts a client off from all servers until heal. Its clock goes on, so

@@ -53,7 +53,7 @@ func TestDroppedReplyCannotBeToldFromALostRequest(t *testing.T) {
 }
 
 // short makes sessions expire soon, for tests in real time.
-func short() Option { return SessionTimeout(time.Second) }
+func short() Option { return SessionTimeout(3 * time.Second) }
 
 func TestPausedHolderDoesNotNoticeUntilItIsResumed(t *testing.T) {
 	inBoth(t, func(t *testing.T) {

@@ -14,6 +14,7 @@ type options struct {
 	timeout time.Duration
 	log     *slog.Logger
 	dir     string
+	latency time.Duration
 }
 
 // SessionTimeout is what sessions get that do not ask for another timeout; 10 s.
@@ -23,6 +24,10 @@ func SessionTimeout(d time.Duration) Option { return func(o *options) { o.timeou
 
 // Logger hears what servers and clients log; by default nobody does.
 func Logger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
+
+// Latency is how long everything takes from one host to another, one way; nothing
+// by default. In fake time it brings the events of a test into an order.
+func Latency(d time.Duration) Option { return func(o *options) { o.latency = d } }
 
 // Dir is where the servers keep their data, for tests that want it to be on a
 // certain disk. By default it is in memory, if the system has such a place, else

@@ -40,12 +40,32 @@ func (n *Network) disturb(change func(by int)) (undo func()) {
 }
 
 // Delay makes everything between two hosts take d in each direction, from what is
-// written from now on; 0 is the default. The order stays.
+// written from now on. The order stays.
 func (n *Network) Delay(a, b string, d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delays[between(a, b)] = max(0, d)
 	n.refreshLocked()
+}
+
+// DelayAll makes everything take d between any two hosts for which Delay was not
+// called.
+func (n *Network) DelayAll(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay = max(0, d)
+	n.refreshLocked()
+}
+
+// delayLocked is the delay between two hosts.
+func (n *Network) delayLocked(a, b string) time.Duration {
+	if d, ok := n.delays[between(a, b)]; ok {
+		return d
+	}
+	if a == b {
+		return 0
+	}
+	return n.delay
 }
 
 // Reset breaks all connections of a host, as its end does: both sides get
@@ -95,6 +115,6 @@ func (n *Network) stateLocked(p *pipe) state {
 		cut:          n.blockedLocked(p.from, p.to),
 		writerFrozen: n.frozen[p.from] > 0,
 		readerFrozen: n.frozen[p.to] > 0,
-		delay:        n.delays[between(p.from, p.to)],
+		delay:        n.delayLocked(p.from, p.to),
 	}
 }

@@ -29,6 +29,7 @@ type Network struct {
 	cutOff    map[string]int
 	frozen    map[string]int
 	delays    map[link]time.Duration
+	delay     time.Duration // of links that are not in delays
 	lastPort  int
 }
 

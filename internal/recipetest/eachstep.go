@@ -1,0 +1,131 @@
+package recipetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/coordtest"
+	"github.com/coordd/coord/znode"
+)
+
+// SeedVariable is the environment variable that repeats a run's random choices.
+const SeedVariable = "RECIPETEST_SEED"
+
+// rootPrefix is how the roots of the runs begin.
+const rootPrefix = "/step-"
+
+// maxSteps ends a scenario that never comes to its end.
+const maxSteps = 400
+
+// EachStep runs the scenario once for each fault and step, until a run has no
+// such step. With -short it tries every third step only.
+func EachStep(t *testing.T, s Scenario) {
+	t.Helper()
+	faults := s.Faults
+	if faults == nil {
+		faults = everyFault
+	}
+	seed := seedOf(t)
+	for _, f := range faults {
+		t.Run(string(f), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for _, p := range s.everyStep(t, f, seed) {
+					t.Errorf("%s (%s=%d)", p, SeedVariable, seed)
+				}
+			})
+		})
+	}
+}
+
+func stride() int {
+	if testing.Short() {
+		return 3
+	}
+	return 1
+}
+
+// everyStep lets one fault happen at each step in turn. It returns the problems
+// of the first run that has any.
+func (s *Scenario) everyStep(t *testing.T, f Fault, seed uint64) (problems []string) {
+	c := coordtest.Start(t, coordtest.SessionTimeout(Timeout), coordtest.Latency(time.Millisecond))
+	eye := c.Dial(client.WithoutSession())
+	steps := 0
+	for step := 1; step <= maxSteps; step += stride() {
+		r := &run{scenario: s, cluster: c, eye: eye, root: fmt.Sprint(rootPrefix, step)}
+		r.rng = rand.New(rand.NewPCG(seed, uint64(step)))
+		r.strike = &strike{fault: f, step: int64(step), cluster: c}
+		out := r.whole(t)
+		for _, p := range r.problems {
+			problems = append(problems, fmt.Sprintf("%s at step %d: %s", f, step, p))
+		}
+		if f == None || !out.Struck || len(problems) > 0 {
+			break
+		}
+		steps = step
+	}
+	switch {
+	case len(problems) > 0:
+	case f == Cancel || f == Kill: // these leave something half done
+		problems = s.foldersLeft(t, eye)
+	case f != None && steps == 0:
+		problems = []string{"the scenario has no step: it sends nothing"}
+	}
+	return problems
+}
+
+// whole does one run and looks at what it has left.
+func (r *run) whole(t *testing.T) Outcome {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := r.do(ctx)
+	left, err := r.scenario.orphans(ctx, r.eye, r.root, false)
+	if err != nil {
+		r.fail("look at what is left: %v", err)
+	}
+	for _, path := range left {
+		r.fail("left behind: %s", path)
+	}
+	if r.scenario.Check != nil {
+		out.Client = r.eye
+		r.scenario.Check(t, out)
+	}
+	r.strike.end()
+	r.closeAll()
+	return out
+}
+
+// foldersLeft are the folders that do not go although nobody uses them.
+func (s *Scenario) foldersLeft(t *testing.T, eye *client.Client) (problems []string) {
+	time.Sleep(2*znode.ContainerGrace + time.Minute)
+	left, err := s.orphans(t.Context(), eye, "/", true)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	for _, path := range left {
+		if strings.HasPrefix(path, rootPrefix) {
+			problems = append(problems, "still there long after: "+path)
+		}
+	}
+	return problems
+}
+
+// seedOf is the seed of the random choices.
+func seedOf(t *testing.T) uint64 {
+	text := os.Getenv(SeedVariable)
+	if text == "" {
+		return rand.Uint64()
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", SeedVariable, err)
+	}
+	return seed
+}
