@@ -21,6 +21,9 @@ const bankSchema = `
 	);
 	INSERT INTO account VALUES ('alice', 100), ('bob', 100), ('carol', 100);`
 
+// openingBalance is what each account begins with.
+const openingBalance = 100
+
 // transfer is one logical operation: the same, under the same ID, in however
 // many attempts it is asked for.
 type transfer struct {
@@ -78,10 +81,14 @@ type bank struct {
 	db          *sql.DB
 	fencing     bool
 	idempotency bool
+	creditCheck bool
+	// beforeCommit, if any, is called when a transfer is through but for its
+	// commit, which an error prevents.
+	beforeCommit func() error
 }
 
 func newBank(db *sql.DB, o Options) *bank {
-	return &bank{db: db, fencing: o.has(Fence), idempotency: o.has(Idempotency)}
+	return &bank{db: db, fencing: o.has(Fence), idempotency: o.has(Idempotency), creditCheck: o.has(CreditCheck)}
 }
 
 // transfer moves money, or does not, in one transaction: the operation is
@@ -99,6 +106,8 @@ func (b *bank) transfer(ctx context.Context, t transfer, p permit) (receipt, err
 		return receipt{Outcome: insufficientBalance}, nil
 	case errors.As(err, &stale):
 		return receipt{Outcome: rejectedStale, Seen: stale.Seen}, nil
+	case errors.Is(err, errNoRow):
+		return receipt{Outcome: rejectedStale}, nil
 	default:
 		return r, err
 	}
@@ -164,6 +173,9 @@ func (b *bank) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 // mark for each account a rightful payer would be refused because another one's
 // lock was taken later.
 func (b *bank) apply(ctx context.Context, tx *sql.Tx, t transfer, p permit) error {
+	if !b.creditCheck {
+		return careless(ctx, tx, t, p)
+	}
 	names := []string{t.From, t.To}
 	slices.Sort(names)
 	if b.fencing {
@@ -187,7 +199,13 @@ func (b *bank) apply(ctx context.Context, tx *sql.Tx, t transfer, p permit) erro
 	if err := addTo(ctx, tx, t.From, -t.Amount); err != nil {
 		return err
 	}
-	return addTo(ctx, tx, t.To, t.Amount)
+	if err := addTo(ctx, tx, t.To, t.Amount); err != nil {
+		return err
+	}
+	if b.beforeCommit != nil {
+		return b.beforeCommit()
+	}
+	return nil
 }
 
 // accountResource is what the fence calls an account.

@@ -6,27 +6,6 @@ import (
 	"fmt"
 )
 
-// careless is the transfer as it is often copied: each account has one mark for
-// the tokens of all locks, and nobody looks whether the credit met a row.
-func careless(ctx context.Context, b *bank, t transfer, p permit) (receipt, error) {
-	r := receipt{Outcome: success, By: p.Token}
-	err := b.inTx(ctx, func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, `UPDATE account SET balance = balance - $1, token = $2
-			WHERE name = $3 AND balance >= $1 AND token <= $2`, t.Amount, int64(p.Token), t.From)
-		if err != nil {
-			return err
-		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			r = receipt{Outcome: rejectedStale} // or is it the balance? Nobody can tell
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `UPDATE account SET balance = balance + $1, token = $2
-			WHERE name = $3 AND token <= $2`, t.Amount, int64(p.Token), t.To)
-		return err
-	})
-	return r, err
-}
-
 // books are the balances of all accounts.
 type books struct{ Alice, Bob, Carol int64 }
 

@@ -42,7 +42,7 @@ func (s *stage) startDatabase(ctx context.Context, schema string) (*database, er
 func openDatabase(dsn string) (*sql.DB, error) { return sql.Open("pgx", dsn) }
 
 // number asks for one number.
-func (d *database) number(ctx context.Context, query string, args ...any) (n int64, err error) {
-	err = d.QueryRowContext(ctx, query, args...).Scan(&n)
+func number(ctx context.Context, db *sql.DB, query string, args ...any) (n int64, err error) {
+	err = db.QueryRowContext(ctx, query, args...).Scan(&n)
 	return n, err
 }

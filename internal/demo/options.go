@@ -3,6 +3,7 @@ package demo
 import (
 	"io"
 	"slices"
+	"time"
 )
 
 // Layer is one of the protections that the demonstrations show. Each can be left
@@ -40,6 +41,8 @@ type Options struct {
 	Without []Layer
 	// Out receives the timeline.
 	Out io.Writer
+
+	more time.Duration // on top of the limit
 }
 
 func (o *Options) has(l Layer) bool { return !slices.Contains(o.Without, l) }

@@ -37,14 +37,22 @@ type stage struct {
 
 // perform sets a stage up in which the demonstration called name has a cluster,
 // lets it act, and clears everything away.
-func perform(ctx context.Context, name string, o Options, act func(context.Context, *stage) error) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+func perform(ctx context.Context, name string, o Options, act func(context.Context, *stage) error) error {
+	return performBare(ctx, name, o, func(ctx context.Context, s *stage) error {
+		if err := s.setCluster(ctx); err != nil {
+			return err
+		}
+		return act(ctx, s)
+	})
+}
+
+// performBare is perform for an act that needs no cluster.
+func performBare(ctx context.Context, name string, o Options, act func(context.Context, *stage) error) (err error) {
+	most := limit + o.more
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("not done within %s", most))
 	defer cancel()
 	s := &stage{timeline: newTimeline(o.Out), o: o, root: "/demo/" + name + "/" + rand.Text()[:6]}
 	defer func() { err = errors.Join(err, s.end()) }()
-	if err := s.setCluster(ctx); err != nil {
-		return err
-	}
 	return act(ctx, s)
 }
 

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -26,8 +27,12 @@ type WorkerConfig struct {
 
 // command is what a worker is told to do, one a line.
 type command struct {
-	Do       string    `json:"do"`
-	Lock     string    `json:"lock,omitempty"` // path
+	Do   string `json:"do"`
+	Lock string `json:"lock,omitempty"` // path
+	// SessionTimeout is that of the session to take the lock in, if it is to be
+	// another than the worker's.
+	SessionTimeout time.Duration `json:"sessionTimeout,omitempty"`
+
 	Transfer *transfer `json:"transfer,omitempty"`
 	Job      *jobOrder `json:"job,omitempty"`
 	Without  []Layer   `json:"without,omitempty"`
@@ -53,6 +58,8 @@ const (
 	eventAcquired  = "acquired"
 	eventReleased  = "released"
 	eventNotOwner  = "not owner"
+	eventBusy      = "busy" // another has the lock
+	eventDone      = "done"
 	eventWrote     = "wrote"
 	eventRefused   = "refused"
 	eventMoved     = "moved"     // a transfer has one of its outcomes
@@ -66,10 +73,13 @@ const (
 const (
 	doAcquire       = "acquire"
 	doEnter         = "enter" // take a token and wait for nobody
+	doTry           = "try"   // take the lock if it is free
 	doRelease       = "release"
 	doReleaseByPath = "release by path"
 	doWrite         = "write"
 	doTransfer      = "transfer"
+	doBegin         = "begin" // to work, as the ledger has it
+	doEnd           = "end"
 	doJob           = "job"
 	doProceed       = "proceed"
 )
@@ -78,10 +88,13 @@ const (
 var deeds = map[string]func(*worker, context.Context, command) (workerEvent, error){
 	doAcquire:       (*worker).acquire,
 	doEnter:         (*worker).enter,
+	doTry:           (*worker).try,
 	doRelease:       (*worker).release,
 	doReleaseByPath: (*worker).releaseByPath,
 	doWrite:         (*worker).write,
 	doTransfer:      (*worker).transfer,
+	doBegin:         (*worker).begin,
+	doEnd:           (*worker).finish,
 	doJob:           (*worker).runJob,
 }
 
@@ -95,6 +108,9 @@ type worker struct {
 	client *client.Client // nil before the first command that needs it
 	handle *lock.Handle   // nil without a lock
 	token  fence.Token    // of the last acquisition
+	entry  int64          // in the ledger
+
+	timeout time.Duration // that client asked for
 }
 
 // RunWorker is the body of a worker process: it does what the lines of in say
@@ -166,17 +182,19 @@ func (w *worker) ask(e workerEvent) error {
 	return err
 }
 
-// session opens a session, and another one when that is over.
-func (w *worker) session(ctx context.Context) (*client.Client, error) {
-	if w.client != nil && w.client.Session().Context().Err() == nil {
+// session opens a session, and another one when that is over or has another
+// timeout; 0 is the worker's own.
+func (w *worker) session(ctx context.Context, timeout time.Duration) (*client.Client, error) {
+	timeout = cmp.Or(timeout, w.SessionTimeout)
+	if w.client != nil && w.client.Session().Context().Err() == nil && w.timeout == timeout {
 		return w.client, nil
 	}
 	if w.client != nil {
-		_ = w.client.Close() // over already
+		_ = w.client.Close() // its session may be over
 		w.client = nil
 	}
-	c, err := w.Cluster.dial(ctx, client.WithSessionTimeout(w.SessionTimeout), client.WithSessionName("worker "+w.Name))
-	w.client = c
+	c, err := w.Cluster.dial(ctx, client.WithSessionTimeout(timeout), client.WithSessionName("worker "+w.Name))
+	w.client, w.timeout = c, timeout
 	return c, err
 }
 

@@ -14,20 +14,32 @@ import (
 // acquire takes the lock, if need be with a session of its own for each try: a
 // cluster in trouble may cost it its place in the queue.
 func (w *worker) acquire(ctx context.Context, c command) (workerEvent, error) {
+	return w.take(ctx, c, (*lock.Mutex).Acquire)
+}
+
+// try does not wait for the lock.
+func (w *worker) try(ctx context.Context, c command) (workerEvent, error) {
+	return w.take(ctx, c, (*lock.Mutex).TryAcquire)
+}
+
+func (w *worker) take(ctx context.Context, c command, how func(*lock.Mutex, context.Context) (*lock.Handle, error)) (workerEvent, error) {
 	for {
-		conn, err := w.session(ctx)
+		conn, err := w.session(ctx, c.SessionTimeout)
 		if err != nil {
 			return workerEvent{}, err
 		}
-		w.handle, err = lock.New(conn, c.Lock, lock.Owner("worker "+w.Name)).Acquire(ctx)
-		if placeLost(err) {
+		h, err := how(lock.New(conn, c.Lock, lock.Owner("worker "+w.Name)), ctx)
+		var busy *lock.BusyError
+		switch {
+		case placeLost(err):
 			continue
-		}
-		if err != nil {
+		case errors.As(err, &busy):
+			return workerEvent{Event: eventBusy, Token: busy.Holder.Token, Detail: busy.Error()}, nil
+		case err != nil:
 			return workerEvent{}, err
 		}
-		w.token = w.handle.FencingToken()
-		return workerEvent{Event: eventAcquired, Token: w.token, Session: w.sessionID(), Node: w.handle.Node()}, nil
+		w.handle, w.token = h, h.FencingToken()
+		return workerEvent{Event: eventAcquired, Token: w.token, Session: w.sessionID(), Node: h.Node()}, nil
 	}
 }
 
@@ -38,7 +50,7 @@ func placeLost(err error) bool {
 
 // enter takes a token as a contender does, and does not wait for its turn.
 func (w *worker) enter(ctx context.Context, c command) (workerEvent, error) {
-	conn, err := w.session(ctx)
+	conn, err := w.session(ctx, c.SessionTimeout)
 	if err != nil {
 		return workerEvent{}, err
 	}
@@ -96,7 +108,7 @@ func (w *worker) release(ctx context.Context, _ command) (workerEvent, error) {
 // releaseByPath is the release that does not ask whose lock it is: it deletes
 // whoever stands first in the queue.
 func (w *worker) releaseByPath(ctx context.Context, c command) (workerEvent, error) {
-	conn, err := w.session(ctx)
+	conn, err := w.session(ctx, c.SessionTimeout)
 	if err != nil {
 		return workerEvent{}, err
 	}
@@ -112,4 +124,15 @@ func (w *worker) releaseByPath(ctx context.Context, c command) (workerEvent, err
 		return workerEvent{}, err
 	}
 	return workerEvent{Event: eventReleased, Token: w.token, Node: c.Lock + "/" + first}, nil
+}
+
+// begin and finish stand for the work that a lock is to keep from being done
+// twice. Only the ledger remembers it.
+func (w *worker) begin(ctx context.Context, _ command) (e workerEvent, err error) {
+	w.entry, err = (&ledger{w.db}).enter(ctx, w.Name, w.token)
+	return workerEvent{Event: eventDone, Token: w.token}, err
+}
+
+func (w *worker) finish(ctx context.Context, _ command) (workerEvent, error) {
+	return workerEvent{Event: eventDone, Token: w.token}, (&ledger{w.db}).leave(ctx, w.entry)
 }
