@@ -1,6 +1,10 @@
 package lock
 
-import "context"
+import (
+	"context"
+
+	"github.com/coordd/coord/fence"
+)
 
 // handleKey finds the handle of the lock with this path.
 type handleKey struct{ path string }
@@ -32,6 +36,17 @@ func (c checkedContext) Done() <-chan struct{} {
 func (c checkedContext) Err() error {
 	c.h.check()
 	return c.Context.Err()
+}
+
+// withGrant adds the grant. Its path is that in the cluster: two clients that see
+// the lock through different chroots must name it alike to the resource.
+func (h *Handle) withGrant(ctx context.Context) context.Context {
+	return fence.NewContext(ctx, fence.Grant{Lock: h.place.f.fullPath(), Token: h.FencingToken()})
+}
+
+// inside is the context of what runs while the lock is held.
+func (h *Handle) inside(ctx context.Context) (context.Context, context.CancelFunc) {
+	return h.within(h.withGrant(ctx))
 }
 
 // within is a child of ctx that is also done when the handle is over.

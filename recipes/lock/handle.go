@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"sync"
 	"time"
 
@@ -23,6 +24,10 @@ type Handle struct {
 	// mu guards the fields below.
 	mu       sync.Mutex
 	timer    *time.Timer
+	held     mark        // what it depends on: the queue entry, or the slot taken for it
+	token    fence.Token // 0 while it is not known yet
+	holds    bool        // the lock was granted
+	unwatch  context.CancelFunc
 	over     error         // not nil once lost or released: the cause of ctx
 	released chan struct{} // not nil once Release was called; closed when relErr is set
 	relErr   error
@@ -30,26 +35,60 @@ type Handle struct {
 
 // newHandle begins to watch over a queue entry, already while it waits.
 func newHandle(p *spot) *Handle {
-	h := &Handle{place: p, session: p.m.c.Session(), lost: make(chan struct{})}
+	h := &Handle{place: p, session: p.f.c.Session(), held: p.entry, lost: make(chan struct{})}
+	if p.role == roleLock { // known from the beginning
+		h.token = fence.Token(p.entry.stat.Czxid)
+	}
 	h.ctx, h.cancel = context.WithCancelCause(withHandle(context.Background(), h))
 	h.stop = context.AfterFunc(h.session.Context(), func() { h.lose(context.Cause(h.session.Context())) })
 	h.mu.Lock()
 	h.timer = time.AfterFunc(h.nextLook(), h.look)
 	h.mu.Unlock()
-	go h.watchNode()
+	h.watch()
 	return h
 }
 
-// FencingToken is larger than that of every earlier holder of the lock. Hand it
-// to the protected resource with each write. Tokens of different locks cannot be
-// compared.
-func (h *Handle) FencingToken() fence.Token { return fence.Token(h.place.stat.Czxid) }
+// granted says by what the lock is held from now on, and the token.
+func (h *Handle) granted(by mark, token fence.Token) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held, h.token, h.holds = by, token, true
+}
 
-// Path is the lock's path, Node that of the holder's queue entry.
-func (h *Handle) Path() string { return h.place.m.path }
+// FencingToken is larger than that of every earlier holder of the lock; of which
+// transaction it is the zxid, see the package comment. Hand it to the protected
+// resource with each write. Tokens of different locks cannot be compared.
+func (h *Handle) FencingToken() fence.Token {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.token
+}
 
-// Node is the path of the holder's queue entry.
-func (h *Handle) Node() string { return h.place.node() }
+// Path is the lock's path.
+func (h *Handle) Path() string { return h.place.f.path }
+
+// Node is the path of the znode by which the lock is held: the holder's queue
+// entry, or its slot of a semaphore.
+func (h *Handle) Node() string { return h.node().path }
+
+func (h *Handle) node() mark {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held
+}
+
+// Slot is the number of the holder's slot of a semaphore, from 0 on; of other
+// locks it is -1.
+func (h *Handle) Slot() int {
+	if h.place.role != roleSlot {
+		return -1
+	}
+	n, ok := slotOf(path.Base(h.Node()))
+	if !ok {
+		return -1
+	}
+	return n
+}
 
 // Session is the session that the lock depends on.
 func (h *Handle) Session() *client.Session { return h.session }
@@ -57,8 +96,10 @@ func (h *Handle) Session() *client.Session { return h.session }
 // Context is a child of nothing. It is done when the lock is lost or released;
 // context.Cause is then a *LostError or ErrReleased. Its Err and Done look at
 // the clock themselves, so that they are right at once after a pause of the
-// process. It carries the handle for [FromContext].
-func (h *Handle) Context() context.Context { return checkedContext{h.ctx, h} }
+// process. It carries the handle for [FromContext] and the grant for
+// [fence.FromContext], which names the lock by its path in the cluster, whatever
+// the client's chroot.
+func (h *Handle) Context() context.Context { return checkedContext{h.withGrant(h.ctx), h} }
 
 // Lost is closed when the lock is lost, and not by Release.
 func (h *Handle) Lost() <-chan struct{} {
@@ -99,11 +140,12 @@ func (h *Handle) Verify(ctx context.Context) error {
 	if over != nil {
 		return over
 	}
-	st, ok, err := h.place.m.c.Exists(ctx, h.Node(), client.Mode(client.Linearizable))
+	n := h.node()
+	st, ok, err := h.place.f.c.Exists(ctx, n.path, client.Mode(client.Linearizable))
 	if err != nil {
 		return err
 	}
-	if !ok || st.Czxid != h.place.stat.Czxid || st.EphemeralOwner != h.place.stat.EphemeralOwner {
+	if !ok || st.Czxid != n.stat.Czxid || st.EphemeralOwner != n.stat.EphemeralOwner {
 		h.lose(ErrDeleted)
 	}
 	h.mu.Lock()
@@ -114,9 +156,7 @@ func (h *Handle) Verify(ctx context.Context) error {
 // Guard goes first into a [client.Client.Txn]: the transaction fails unless this
 // very acquisition still holds the lock. A check of the path alone would also
 // pass for a later holder.
-func (h *Handle) Guard() client.Op {
-	return client.OpCheckNode(h.Node(), h.place.stat.Czxid, h.place.stat.EphemeralOwner)
-}
+func (h *Handle) Guard() client.Op { return h.node().check() }
 
 // Release gives the lock up. Its context is done before the request is sent. It
 // returns nil when the queue entry is gone, and an error that matches ErrLost if
@@ -159,19 +199,12 @@ func (h *Handle) Release(ctx context.Context) error {
 func (h *Handle) release(ctx context.Context) error {
 	if err := h.lostError(); err != nil {
 		if !h.sessionOver() {
-			h.place.m.remove(h.Node(), h.place.stat)
+			remove(h.place.f.c, h.node())
 		}
 		return err
 	}
 	h.drop(ErrReleased)
-	grace := h.session.Timeout() + releaseGrace // the session ends before that
-	if d, ok := ctx.Deadline(); ok {
-		grace = min(grace, time.Until(d)+releaseGrace)
-	}
-	if ctx.Err() != nil {
-		grace = releaseGrace
-	}
-	err, ok := settled(h.place.m.remove(h.Node(), h.place.stat), grace)
+	err, ok := settled(remove(h.place.f.c, h.node()), h.graceOf(ctx))
 	switch {
 	case !ok:
 		return fmt.Errorf("release %s: %w: it is done as soon as the cluster answers", h.Path(), client.ErrUnknownOutcome)
@@ -184,6 +217,18 @@ func (h *Handle) release(ctx context.Context) error {
 	default:
 		return err
 	}
+}
+
+// graceOf is how long Release waits for the removal of its entry.
+func (h *Handle) graceOf(ctx context.Context) time.Duration {
+	grace := h.session.Timeout() + releaseGrace // the session ends before that
+	if d, ok := ctx.Deadline(); ok {
+		grace = min(grace, time.Until(d)+releaseGrace)
+	}
+	if ctx.Err() != nil {
+		grace = releaseGrace
+	}
+	return grace
 }
 
 func (h *Handle) sessionOver() bool { return h.session.Context().Err() != nil }

@@ -71,11 +71,18 @@ func (h *Handle) check() {
 // freeLater removes the queue entry of a handle that was lost by the margin, if
 // the session turns out to live on: nobody may be left to do it. It waits until
 // the deadline that the margin was before, so that the work has the time to stop
-// that the margin is meant to give.
+// that the margin is meant to give, and for the lock-delay, if the lock was held:
+// this is no clean release.
 func (h *Handle) freeLater() {
-	time.AfterFunc(h.place.opts.margin, func() {
+	h.mu.Lock()
+	wait := h.place.opts.margin
+	if h.holds {
+		wait += h.place.opts.lockDelay
+	}
+	h.mu.Unlock()
+	time.AfterFunc(wait, func() {
 		if !h.sessionOver() {
-			h.place.m.remove(h.Node(), h.place.stat)
+			remove(h.place.f.c, h.node())
 		}
 	})
 }
@@ -96,23 +103,41 @@ func (h *Handle) nextLook() time.Duration {
 	return max(time.Millisecond, min(h.Remaining(), h.session.Timeout()/4))
 }
 
-// watchNode tells of the end of the queue entry. It ends with the handle.
-func (h *Handle) watchNode() {
-	for ev, err := range h.place.m.c.Watch(h.ctx, h.Node(), client.Since(h.place.stat.Czxid)) {
+// watch begins to tell of the end of the node that the handle depends on now. It
+// ends with the handle, or when unwatch is called.
+func (h *Handle) watch() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ctx, cancel := context.WithCancel(h.ctx)
+	h.unwatch = cancel
+	go h.watchNode(ctx, h.held)
+}
+
+// ignore ends the watch: the node is about to go by our own doing.
+func (h *Handle) ignore() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unwatch()
+}
+
+func (h *Handle) watchNode(ctx context.Context, n mark) {
+	for ev, err := range h.place.f.c.Watch(ctx, n.path, client.Since(n.stat.Czxid)) {
 		switch {
-		case err != nil && h.ctx.Err() == nil && !h.sessionOver():
-			// The entry cannot be watched (a limit, a permission): its holder
+		case ctx.Err() != nil:
+			return
+		case err != nil && !h.sessionOver():
+			// The node cannot be watched (a limit, a permission): its holder
 			// could not be told of its end, so it must not rely on it.
 			h.lose(err)
 			h.freeLater()
 			return
 		case err != nil:
 			return
-		case ev.Type == client.EventDeleted:
-			h.lose(h.deletedBy(ev.Cause))
+		case ev.Type == client.EventDeleted, ev.Type == client.EventChanged && ev.Stat.EphemeralOwner == 0:
+			h.lose(h.endedBy(ev.Cause)) // changed: it lingers, no longer ours
 			return
 		case ev.Type == client.EventResync:
-			_ = h.Verify(h.ctx) // it takes note of a loss itself
+			_ = h.Verify(ctx) // it takes note of a loss itself
 		}
 	}
 }
@@ -131,15 +156,20 @@ func (h *Handle) awaitReason() {
 
 const reasonWait = time.Second
 
-// deletedBy is the reason of a loss that is seen as the end of the queue entry.
-// The end of its session is often seen this way first.
-func (h *Handle) deletedBy(cause client.Cause) error {
+// endedBy is the reason of a loss that is seen as the end of the node. The end of
+// its session is often seen this way first.
+func (h *Handle) endedBy(cause client.Cause) error {
 	s := h.session
+	h.mu.Lock()
+	waits := !h.holds
+	h.mu.Unlock()
 	switch {
 	case h.sessionOver():
 		return context.Cause(s.Context())
 	case cause == znode.BySessionExpiry || cause == znode.BySessionClose:
 		return &client.SessionError{ID: s.ID(), Reason: client.Silent, Timeout: s.Timeout(), Detail: "the cluster has ended it"}
+	case cause == znode.ByReaper && waits && h.place.opts.waitLimit > 0:
+		return ErrWaitLimit
 	default:
 		return ErrDeleted
 	}

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"encoding/json"
+	"path"
 	"strings"
 	"time"
 	"unicode"
@@ -13,26 +14,60 @@ import (
 
 // Party is one contender of a lock.
 type Party struct {
-	Node    string // path of its queue entry
+	Node    string // path of its queue entry, or of its slot
 	Owner   string // who it says it is
 	Labels  map[string]string
-	Token   fence.Token // its fencing token if it holds, or will hold, the lock
-	Session client.SessionID
-	Since   time.Time // when it joined the queue, by the cluster's clock
+	Value   []byte // what it has put there for others to read
+	Role    string // "read" or "write" at a read-write lock, else ""
+	Slot    int    // of a holder of a semaphore, else -1
 	Pattern Pattern
+	// Holds is set for those that hold the lock or, being first, are about to.
+	Holds bool
+	// Token is the fencing token of a holder, and of a mutex's waiter the one it
+	// will have. It is 0 where it is not known: of the waiters of other locks,
+	// and of foreign holders of a read-write lock.
+	Token   fence.Token
+	Session client.SessionID // 0 when it lingers
+	Since   time.Time        // when it joined the queue
+	// Acquired is when the lock was granted, where that is written down; zero
+	// else.
+	Acquired time.Time
+	// LingersUntil is set when the holder's session has ended and its lock-delay
+	// runs: the lock stays taken until then, a little longer at most.
+	LingersUntil time.Time
 }
 
-// card is the data of a queue entry.
+// Roles of a Party.
+const (
+	RoleRead  = "read"
+	RoleWrite = "write"
+)
+
+// card is the data of a queue entry or a slot.
 type card struct {
-	Owner  string            `json:"owner"`
-	Since  time.Time         `json:"since"`
-	Labels map[string]string `json:"labels,omitempty"`
+	Owner    string            `json:"owner"`
+	Since    time.Time         `json:"since"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Acquired time.Time         `json:"acquired,omitzero"`
+	// Token is written once the entry is set again after the grant: the zxid of
+	// its last change is then no longer the token.
+	Token fence.Token `json:"token,string,omitempty"`
+	Value []byte      `json:"value,omitempty"`
+	// Refuses says that the wait is to give way in a deadlock.
+	Refuses bool `json:"refuseDeadlock,omitempty"`
 }
 
-func (o options) card(now time.Time) []byte {
-	b, err := json.Marshal(card{o.owner, now.UTC().Truncate(time.Millisecond), o.labels})
+func (o *options) card(now time.Time) card {
+	return card{Owner: o.owner, Since: stamp(now), Labels: o.labels, Value: o.value, Refuses: o.refuse}
+}
+
+// stamp is a time as a card has it.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+func (c card) encode() []byte {
+	b, err := json.Marshal(c)
 	if err != nil {
-		return nil // strings and a time: it does not fail
+		return nil // strings, bytes and times: it does not fail
 	}
 	return b
 }
@@ -40,19 +75,67 @@ func (o options) card(now time.Time) []byte {
 // maxOwnerBytes bounds what is shown of foreign data.
 const maxOwnerBytes = 128
 
-// party describes the contender behind a queue entry.
-func party(path string, e entry, data []byte, stat client.Stat) Party {
+// party describes the contender behind a node.
+func party(node string, data []byte, stat client.Stat) Party {
 	p := Party{
-		Node: path + "/" + e.name, Pattern: e.pattern, Token: fence.Token(stat.Czxid),
+		Node: node, Slot: -1, Pattern: PatternOther, Role: shownRole(roleOf(node)),
 		Session: stat.EphemeralOwner, Since: time.UnixMilli(stat.Ctime),
 	}
+	if e, ok := parseEntry(path.Base(node)); ok {
+		p.Pattern = e.pattern
+	}
+	if stat.Kind == client.TTL {
+		p.LingersUntil = time.UnixMilli(stat.Mtime).Add(stat.TTL)
+	}
 	var c card
-	if json.Unmarshal(data, &c) == nil && c.Owner != "" {
-		p.Owner, p.Labels = c.Owner, c.Labels
-	} else {
-		p.Owner = foreignOwner(data)
+	if json.Unmarshal(data, &c) != nil || c.Owner == "" {
+		c = card{Owner: foreignOwner(data)}
+	}
+	p.Owner, p.Labels, p.Value = c.Owner, c.Labels, c.Value
+	p.Token, p.Acquired = granted(roleOf(node), c, stat)
+	return p
+}
+
+// slotParty describes the holder of a slot.
+func slotParty(node string, data []byte, stat client.Stat) Party {
+	p := party(node, data, stat)
+	p.Holds, p.Pattern = true, PatternCurator
+	if n, ok := slotOf(path.Base(node)); ok {
+		p.Slot = n
+	}
+	p.Token, p.Acquired = fence.Token(stat.Czxid), time.UnixMilli(stat.Ctime)
+	var c card
+	if json.Unmarshal(data, &c) == nil && !c.Since.IsZero() {
+		p.Since = c.Since
 	}
 	return p
+}
+
+// granted is what an entry says of its grant. A read-write lock's token is the
+// zxid of the change by which the grant was written down.
+func granted(r role, c card, stat client.Stat) (fence.Token, time.Time) {
+	shared := r == roleRead || r == roleWrite
+	switch {
+	case !shared && r != roleSlot:
+		return fence.Token(stat.Czxid), c.Acquired
+	case !shared || c.Acquired.IsZero():
+		return 0, time.Time{}
+	case c.Token == 0 && stat.Kind == client.Ephemeral:
+		return fence.Token(stat.Mzxid), c.Acquired
+	default:
+		return c.Token, c.Acquired
+	}
+}
+
+func shownRole(r role) string {
+	switch r {
+	case roleRead:
+		return RoleRead
+	case roleWrite:
+		return RoleWrite
+	default:
+		return ""
+	}
 }
 
 // foreignOwner is the text that other clients keep in their entries: kazoo its

@@ -5,142 +5,95 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/coordd/coord/client"
 )
 
-const (
-	// releaseGrace is how long the removal of a queue entry is waited for
-	// although the caller's context is done. It goes on after that.
-	releaseGrace = 5 * time.Second
-	// leaveGrace is the same for a contender whose context has ended: it wants
-	// to get away.
-	leaveGrace = time.Second
-	// maxParents bounds how often the lock's folder is made again because it
-	// was reaped between its making and ours.
-	maxParents = 10
-)
+// maxParents bounds how often the lock's folder is made again because it was
+// reaped between its making and ours.
+const maxParents = 10
+
+// mark is a znode of ours, that very one: its path may come again.
+type mark struct {
+	path string
+	stat client.Stat // as it was created
+}
+
+// check fails a transaction in which the node is gone, or no longer ours.
+func (n mark) check() client.Op {
+	return client.OpCheckNode(n.path, n.stat.Czxid, n.stat.EphemeralOwner)
+}
+
+func (n mark) delete() client.Op {
+	return client.OpDeleteNode(n.path, n.stat.Czxid, n.stat.EphemeralOwner)
+}
 
 // spot is one place in the queue: a queue entry of our own.
 type spot struct {
-	m      *Mutex
+	f      *folder
+	role   role
 	opts   options
-	name   string // of the entry, in the lock's folder
-	stat   client.Stat
+	card   card
+	entry  mark
 	handle *Handle
 }
 
-func (p *spot) node() string { return p.m.path + "/" + p.name }
+// newSpot is the place behind an entry that was just made. It has no handle yet.
+func newSpot(f *folder, r role, opts options, c card, made client.OpResult) *spot {
+	return &spot{f: f, role: r, opts: opts, card: c, entry: mark{made.Path, made.Stat}}
+}
+
+// name is that of the entry, in the lock's folder.
+func (p *spot) name() string { return strings.TrimPrefix(p.entry.path, p.f.path+"/") }
+
+// newEntry is the operation that puts an entry at the end of the queue.
+func (f *folder) newEntry(r role, opts options, c card) client.Op {
+	return client.OpCreate(f.path+"/"+newPrefix(r), c.encode(), opts.entry()...)
+}
 
 // join puts a new entry at the end of the queue. If ctx ends while it is not
 // known whether the entry was made, that is found out in the background and the
 // entry removed.
-func (m *Mutex) join(ctx context.Context) (*spot, error) {
-	if err := m.checkChain(ctx); err != nil {
+func (f *folder) join(ctx context.Context, r role) (*spot, error) {
+	if err := f.checkChain(ctx); err != nil {
 		return nil, err
 	}
-	opts, err := m.opts.settle(m.c.Session())
+	opts, err := f.opts.settle(f.c.Session())
 	if err != nil {
 		return nil, err
 	}
+	undo := func(made []client.OpResult) <-chan error { return remove(f.c, mark{made[0].Path, made[0].Stat}) }
 	for range maxParents {
-		created, err := m.create(ctx, opts)
+		c := opts.card(time.Now())
+		made, err := commit(ctx, f.c, undo, f.newEntry(r, opts, c))
 		if err == nil {
-			p := &spot{m: m, opts: opts, name: strings.TrimPrefix(created.Path, m.path+"/"), stat: created.Stat}
+			p := newSpot(f, r, opts, c, made[0])
 			p.handle = newHandle(p)
 			return p, nil
 		}
 		if !errors.Is(err, client.ErrNoNode) {
-			return nil, m.joinError(ctx, err)
+			return nil, f.ended(ctx, err)
 		}
-		if err := m.makeFolder(ctx); err != nil {
-			return nil, err
+		if err := f.makeFolder(ctx); err != nil {
+			return nil, f.ended(ctx, err)
 		}
 	}
-	return nil, fmt.Errorf("lock %s: %w: its folder is deleted again and again", m.path, client.ErrNoNode)
+	return nil, fmt.Errorf("lock %s: %w: its folder is deleted again and again", f.path, client.ErrNoNode)
 }
 
-// joinError prefers the context's own error to what it did to a request.
-func (m *Mutex) joinError(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		return errors.Join(ctx.Err(), err)
-	}
-	return err
-}
-
-// create makes the queue entry and knows whether it did.
-func (m *Mutex) create(ctx context.Context, opts options) (client.OpResult, error) {
-	type outcome struct {
-		res client.OpResult
-		err error
-	}
-	op := client.OpCreate(m.path+"/"+newPrefix(), opts.card(time.Now()), client.WithEphemeral(), client.WithSequential())
-	outcomes := make(chan outcome, 1)
-	go func() { // ends when the outcome is certain, at the latest with the session
-		results, err := m.c.WriteSettled(ctx, op)
-		if err != nil || len(results) == 0 {
-			outcomes <- outcome{err: err}
-			return
-		}
-		outcomes <- outcome{res: results[0]}
-	}()
-	grace := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(leaveGrace, func() { close(grace) }) })
-	defer stop()
-	select {
-	case o := <-outcomes:
-		if o.err == nil && ctx.Err() != nil {
-			_, _ = settled(m.remove(o.res.Path, o.res.Stat), leaveGrace)
-			return o.res, ctx.Err()
-		}
-		return o.res, o.err
-	case <-grace:
-		go func() {
-			if o := <-outcomes; o.err == nil {
-				m.remove(o.res.Path, o.res.Stat)
-			}
-		}()
-		return client.OpResult{}, ctx.Err()
-	}
-}
-
-// makeFolder makes the lock's path, all missing parts as containers.
-func (m *Mutex) makeFolder(ctx context.Context) error {
-	for i := 1; i <= len(m.path); i++ {
-		if i < len(m.path) && m.path[i] != '/' {
-			continue
-		}
-		_, err := m.c.Create(ctx, m.path[:i], nil, client.WithContainer())
-		if err != nil && !errors.Is(err, client.ErrNodeExists) {
-			return err
-		}
-	}
-	return nil
-}
-
-// remove deletes a queue entry, that very one. The request is made in any case,
-// as soon as the session can. Its outcome comes over the channel.
-func (m *Mutex) remove(node string, stat client.Stat) <-chan error {
-	done := make(chan error, 1)
-	op := client.OpDeleteNode(node, stat.Czxid, stat.EphemeralOwner)
-	if err := m.c.WriteAsync(func(_ []client.OpResult, err error) { done <- err }, op); err != nil {
-		done <- err
-	}
-	return done
-}
-
-// settled waits for an outcome, up to the grace. It reports whether there is one.
-func settled(done <-chan error, grace time.Duration) (err error, ok bool) {
-	t := time.NewTimer(grace)
-	defer t.Stop()
-	select {
-	case err := <-done:
-		return err, true
-	case <-t.C:
-		return nil, false
+// ended prefers the end of the context to what it did to a request.
+func (f *folder) ended(ctx context.Context, err error) error {
+	over := ctx.Err()
+	limit := over != nil && context.Cause(ctx) == error(ErrWaitLimit)
+	switch {
+	case errors.Is(err, ErrWaitLimit), limit && errors.Is(err, over):
+		return fmt.Errorf("lock %s: %w after %s", f.path, ErrWaitLimit, f.opts.waitLimit)
+	case over != nil && !errors.Is(err, over):
+		return errors.Join(over, err)
+	default:
+		return err
 	}
 }
 
@@ -150,61 +103,79 @@ func (p *spot) leave(ctx context.Context, err error) error {
 		err = lost
 	} else {
 		p.handle.drop(ErrReleased)
-		_, _ = settled(p.m.remove(p.node(), p.stat), leaveGrace)
+		_, _ = settled(remove(p.f.c, p.handle.node()), leaveGrace)
 	}
-	return p.m.joinError(ctx, err)
+	return p.f.ended(ctx, err)
 }
 
-// first returns nil entries if the place is the first, else those of all others.
-func (p *spot) first(ctx context.Context) ([]entry, error) {
+// first returns nil if the place is the first, else a *BusyError.
+func (p *spot) first(ctx context.Context) error {
 	for {
 		at, err := p.look(ctx)
 		if err != nil || at.Before == "" {
-			return nil, err
+			return err
 		}
-		names, err := p.m.c.Children(ctx, p.m.path, client.Mode(client.ReadSession))
-		if err != nil && !errors.Is(err, client.ErrNoNode) {
-			return nil, err
-		}
-		q := queueOf(names)
-		own := slices.IndexFunc(q, func(e entry) bool { return e.name == p.name })
-		if own > 0 {
-			return slices.Delete(q, own, own+1), nil
+		if err := p.f.seenFree(ctx, p.role, p.name()); err != nil {
+			return err
 		}
 		// Meanwhile all that were before it have left, or it has.
 	}
 }
 
-// look finds the place in the queue. It is read in session order: what is read
-// is not older than our own entry, and whoever stands before us was there before
-// it; so who is not there has left.
+// look finds the place in the queue, and who is before it that it has to wait
+// for. It is read in session order: what is read is not older than our own
+// entry, and whoever stands before us was there before it; so who is not there
+// has left.
 func (p *spot) look(ctx context.Context) (client.Place, error) {
-	at, err := p.m.c.Predecessor(ctx, p.node(), client.Mode(client.ReadSession))
+	at, err := p.predecessor(ctx)
 	if err != nil && !errors.Is(err, client.ErrNoNode) {
 		return client.Place{}, err
 	}
-	if err != nil || at.Stat.Czxid != p.stat.Czxid {
-		p.handle.awaitReason()
-		return client.Place{}, cmp.Or(p.handle.lostError(), ErrReleased)
+	if err != nil || at.Stat.Czxid != p.entry.stat.Czxid || at.Stat.EphemeralOwner != p.entry.stat.EphemeralOwner {
+		return client.Place{}, p.missing()
+	}
+	if k := kindOf(at.Before); k != "" && k != p.f.kind {
+		return client.Place{}, fmt.Errorf("%w: %s belongs to a %s, and this is a %s", ErrOtherKind, at.Before, k, p.f.kind)
 	}
 	return at, nil
 }
 
-// wait returns when the place is the first and the lock is held. It watches the
-// entry right before and looks again when that has gone: it may have left from
-// the middle of the queue.
-func (p *spot) wait(ctx context.Context) error {
+// missing is the error for a place whose entry is not there any more.
+func (p *spot) missing() error {
+	p.handle.awaitReason()
+	return cmp.Or(p.handle.lostError(), ErrReleased)
+}
+
+// wait returns when the lock is held: when nobody is before the place any more
+// and enter has let it in.
+func (p *spot) wait(ctx context.Context, enter admit) error {
 	waiting, cancel := p.handle.within(ctx)
 	defer cancel()
+	waiting, stop := p.refusing(waiting)
+	defer stop()
+	err := p.untilFirst(waiting)
+	if err == nil {
+		err = enter(waiting, p, true)
+	}
+	switch refused := context.Cause(waiting); {
+	case err != nil && errors.Is(refused, ErrDeadlock):
+		return refused
+	case err != nil:
+		return err
+	default:
+		return p.enough(ctx)
+	}
+}
+
+// untilFirst watches the entry that it has to wait for and looks again when that
+// has gone: it may have left from the middle of the queue.
+func (p *spot) untilFirst(ctx context.Context) error {
 	for {
-		at, err := p.look(waiting)
-		if err != nil {
+		at, err := p.look(ctx)
+		if err != nil || at.Before == "" {
 			return err
 		}
-		if at.Before == "" {
-			return p.grant(ctx)
-		}
-		if err := p.untilGone(waiting, at.Before); err != nil {
+		if err := p.untilGone(ctx, at.Before); err != nil {
 			return err
 		}
 	}
@@ -213,7 +184,7 @@ func (p *spot) wait(ctx context.Context) error {
 // untilGone returns nil when the node is not there or its changes may have been
 // missed.
 func (p *spot) untilGone(ctx context.Context, node string) error {
-	for ev, err := range p.m.c.Watch(ctx, node, client.Initial(client.ReadSession)) {
+	for ev, err := range p.f.c.Watch(ctx, node, client.Initial(client.ReadSession)) {
 		if err != nil {
 			return err
 		}
@@ -226,10 +197,27 @@ func (p *spot) untilGone(ctx context.Context, node string) error {
 	return ctx.Err()
 }
 
-// grant makes the place the lock's holder, as soon as enough of the session is
-// left.
-func (p *spot) grant(ctx context.Context) error {
-	s := p.m.c.Session()
+// record writes down, in the entry itself, that it holds the lock. From then on
+// the time limit of a waiter is off, and the entry outlives an unclean end of
+// its session by the lock-delay. It returns the entry's Stat.
+func (p *spot) record(ctx context.Context) (client.Stat, error) {
+	c := p.card
+	c.Acquired = now()
+	done, err := commit(ctx, p.f.c, nil, p.entry.check(), p.opts.acquired(p.entry.path, c.encode()))
+	if errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion) {
+		err = p.missing()
+	}
+	if err != nil {
+		return client.Stat{}, err
+	}
+	p.card = c
+	return done[1].Stat, nil
+}
+
+// enough returns when enough of the session is left for the lock to be worth
+// having.
+func (p *spot) enough(ctx context.Context) error {
+	s := p.f.c.Session()
 	for p.handle.Remaining() <= p.opts.minRemaining {
 		t := time.NewTimer(s.Timeout() / 50)
 		select {

@@ -22,8 +22,8 @@ type Pattern string
 
 // Patterns of names.
 const (
-	PatternCurator Pattern = "curator" // _c_<id>-lock-, ours and Curator's
-	PatternKazoo   Pattern = "kazoo"   // <id>__lock__
+	PatternCurator Pattern = "curator" // _c_<id>-lock- and the like, ours and Curator's
+	PatternKazoo   Pattern = "kazoo"   // <id>__lock__, <id>__rlock__
 	PatternPlain   Pattern = "plain"   // lock-
 	PatternOther   Pattern = "other"   // anything else with a number
 )
@@ -41,9 +41,9 @@ func parseEntry(name string) (entry, bool) {
 
 func patternOf(head string) Pattern {
 	switch {
-	case strings.HasPrefix(head, "_c_") && strings.HasSuffix(head, "-lock-"):
+	case strings.HasPrefix(head, "_c_") && roleOf(head) != "":
 		return PatternCurator
-	case strings.HasSuffix(head, "__lock__"):
+	case strings.HasSuffix(head, "__lock__"), strings.HasSuffix(head, "__rlock__"):
 		return PatternKazoo
 	case head == "lock-":
 		return PatternPlain
@@ -68,12 +68,50 @@ func queueOf(names []string) []entry {
 	return q
 }
 
+// role is what a contender wants to be. It is the word before the number in the
+// name of its entry.
+type role string
+
+const (
+	roleLock  role = "lock-"
+	roleRead  role = "__READ__" // as Curator calls them
+	roleWrite role = "__WRIT__"
+	roleSlot  role = "slot-"
+)
+
+// roleOf is the role that a name speaks of, "" if none of ours. The name may
+// have its number or not.
+func roleOf(name string) role {
+	head := strings.TrimRight(name, "0123456789")
+	for _, r := range []role{roleRead, roleWrite, roleSlot, roleLock} {
+		if strings.HasSuffix(head, "-"+string(r)) {
+			return r
+		}
+	}
+	return ""
+}
+
+// kindOf is the kind of lock that the name or path of an entry speaks of, ""
+// when it could be any.
+func kindOf(name string) Kind {
+	switch roleOf(name) {
+	case roleLock:
+		return KindMutex
+	case roleRead, roleWrite:
+		return KindRW
+	case roleSlot:
+		return KindSemaphore
+	default:
+		return ""
+	}
+}
+
 // newPrefix is the name of a new entry, up to its number. The random part tells
 // it from every other entry, also from one that has the same number because the
 // folder was deleted and made anew meanwhile.
-func newPrefix() string {
+func newPrefix(r role) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // it does not fail
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-lock-", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-%s", b[:4], b[4:6], b[6:8], b[8:10], b[10:], r)
 }

@@ -38,7 +38,7 @@ func TestNamesAreCuratorsAndUnique(t *testing.T) {
 	form := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-lock-$`)
 	seen := map[string]bool{}
 	for range 1000 {
-		p := newPrefix()
+		p := newPrefix(roleLock)
 		if !form.MatchString(p) || seen[p] {
 			t.Fatal(p)
 		}

@@ -1,0 +1,138 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coordd/coord/client"
+)
+
+// Kind says what sort of lock stands at a path.
+type Kind string
+
+// Kinds of locks. One path is for one kind: contenders of another kind would
+// not wait for each other as they should, and their tokens would not compare.
+const (
+	KindMutex     Kind = "mutex"
+	KindRW        Kind = "rw"
+	KindSemaphore Kind = "semaphore"
+)
+
+// folder is a lock as one contender sees it: the znode whose children are the
+// queue, and the contender's own options. Every kind of lock is made of one.
+type folder struct {
+	c    *client.Client
+	path string
+	kind Kind
+	opts options
+}
+
+func newFolder(c *client.Client, path string, kind Kind, opts []Option) folder {
+	o := options{margin: -1}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.session != nil {
+		c = o.session.Client()
+	}
+	return folder{c: c, path: path, kind: kind, opts: o}
+}
+
+// Path is the lock's path.
+func (f *folder) Path() string { return f.path }
+
+// admit makes the first in the queue the holder; it differs between the kinds.
+// With wait it may take long, else it returns a *BusyError instead.
+type admit func(ctx context.Context, p *spot, wait bool) error
+
+// acquire joins the queue and waits.
+func (f *folder) acquire(ctx context.Context, r role, enter admit) (*Handle, error) {
+	ctx, cancel := f.opts.limited(ctx)
+	defer cancel()
+	p, err := f.join(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.wait(ctx, enter); err != nil {
+		return nil, p.leave(ctx, err)
+	}
+	return p.handle, nil
+}
+
+// try joins the queue only if nobody is seen to stand in the way, and leaves it
+// again if somebody does.
+func (f *folder) try(ctx context.Context, r role, enter admit) (*Handle, error) {
+	if err := f.checkChain(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.seenFree(ctx, r, ""); err != nil {
+		return nil, err
+	}
+	p, err := f.join(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	err = p.first(ctx)
+	if err == nil {
+		err = enter(ctx, p, false)
+	}
+	if err == nil {
+		err = p.enough(ctx)
+	}
+	if err != nil {
+		return nil, p.leave(ctx, err)
+	}
+	return p.handle, nil
+}
+
+// do runs fn while the lock is held, however it is acquired.
+func do(ctx context.Context, acquire func(context.Context) (*Handle, error), fn func(ctx context.Context, h *Handle) error) (err error) {
+	h, err := acquire(ctx)
+	if err != nil {
+		return err
+	}
+	inner, cancel := h.inside(ctx)
+	defer cancel()
+	defer func() {
+		if rel := h.Release(context.WithoutCancel(ctx)); rel != nil && !errors.Is(err, rel) {
+			err = errors.Join(err, rel)
+		}
+	}()
+	return fn(inner, h)
+}
+
+// checkChain refuses a lock that the call chain of ctx holds already.
+func (f *folder) checkChain(ctx context.Context) error {
+	if h, ok := FromContext(ctx, f.path); ok && h.place.f.sameLock(f) && h.Held() {
+		return fmt.Errorf("%w: %s", ErrDeadlock, f.path)
+	}
+	return ctx.Err()
+}
+
+func (f *folder) sameLock(o *folder) bool {
+	return f.path == o.path && f.c.ClusterID() == o.c.ClusterID() && f.c.Chroot() == o.c.Chroot()
+}
+
+// fullPath is the lock's path in the cluster: two clients that see it through
+// different chroots must name it alike to the resource.
+func (f *folder) fullPath() string {
+	if root := f.c.Chroot(); root != "/" {
+		return root + f.path
+	}
+	return f.path
+}
+
+// makeFolder makes the lock's path, all missing parts as containers.
+func (f *folder) makeFolder(ctx context.Context) error {
+	for i := 1; i <= len(f.path); i++ {
+		if i < len(f.path) && f.path[i] != '/' {
+			continue
+		}
+		_, err := f.c.Create(ctx, f.path[:i], nil, client.WithContainer())
+		if err != nil && !errors.Is(err, client.ErrNodeExists) {
+			return err
+		}
+	}
+	return nil
+}

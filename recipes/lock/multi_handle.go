@@ -1,0 +1,292 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coordd/coord/client"
+)
+
+// MultiHandle is one acquisition of several locks. It is safe for concurrent
+// use.
+//
+// It is held as long as all of its locks are. When one is lost the others are
+// still ours until Release, which is to be called in any case.
+type MultiHandle struct {
+	c       *client.Client
+	handles []*Handle // ascending by path; one session
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	lost    chan struct{}
+
+	// mu guards the fields below.
+	mu       sync.Mutex
+	over     error         // not nil once a lock is lost or released: the cause of ctx
+	released chan struct{} // not nil once Release was called; closed when relErr is set
+	relErr   error
+}
+
+func newMultiHandle(m *Multi, opts options, c card, made []client.OpResult) *MultiHandle {
+	h := &MultiHandle{c: m.c, lost: make(chan struct{})}
+	base := context.Background()
+	for i, l := range m.locks {
+		p := newSpot(&l.folder, roleLock, opts, c, made[i])
+		p.handle = newHandle(p)
+		h.handles = append(h.handles, p.handle)
+		base = withHandle(base, p.handle)
+	}
+	h.ctx, h.cancel = context.WithCancelCause(base)
+	for _, l := range h.handles {
+		context.AfterFunc(l.ctx, func() { h.drop(context.Cause(l.ctx)) })
+	}
+	return h
+}
+
+// Handles are those of the single locks, ascending by path. Each has a fencing
+// token of its own: tokens of different locks do not compare. Releasing one of
+// them gives up that lock alone and ends the MultiHandle's context, which says
+// that all are held.
+func (h *MultiHandle) Handles() []*Handle { return append([]*Handle(nil), h.handles...) }
+
+// Handle is that of the lock with this path, nil if it is none of them.
+func (h *MultiHandle) Handle(path string) *Handle {
+	for _, l := range h.handles {
+		if l.Path() == path {
+			return l
+		}
+	}
+	return nil
+}
+
+// Context is a child of nothing. It is done when the first of the locks is lost
+// or released; context.Cause is then a *LostError that names it, or ErrReleased.
+// It carries each handle for [FromContext], and each grant for
+// [fence.FromContextFor].
+func (h *MultiHandle) Context() context.Context { return checkedMulti{h.withGrants(h.ctx), h} }
+
+func (h *MultiHandle) withGrants(ctx context.Context) context.Context {
+	for _, l := range h.handles {
+		ctx = l.withGrant(ctx)
+	}
+	return ctx
+}
+
+// inside is the context of what runs while the locks are held.
+func (h *MultiHandle) inside(ctx context.Context) (context.Context, context.CancelFunc) {
+	return h.within(h.withGrants(ctx))
+}
+
+// Lost is closed when one of the locks is lost, and not by Release.
+func (h *MultiHandle) Lost() <-chan struct{} {
+	h.check()
+	return h.lost
+}
+
+// Held says whether all locks are held, as far as this process can know; see
+// [Handle.Held].
+func (h *MultiHandle) Held() bool {
+	h.check()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.over == nil
+}
+
+// Deadline is that of [Handle.Deadline]: all locks depend on one session.
+func (h *MultiHandle) Deadline() time.Time { return h.handles[0].Deadline() }
+
+// Remaining is that of [Handle.Remaining].
+func (h *MultiHandle) Remaining() time.Duration { return h.handles[0].Remaining() }
+
+// Session is the session that the locks depend on.
+func (h *MultiHandle) Session() *client.Session { return h.handles[0].Session() }
+
+// Guards go first into a [client.Client.Txn]: the transaction fails unless this
+// very acquisition still holds all of the locks.
+func (h *MultiHandle) Guards() []client.Op {
+	out := make([]client.Op, len(h.handles))
+	for i, l := range h.handles {
+		out[i] = l.Guard()
+	}
+	return out
+}
+
+// Verify asks the cluster whether all locks are still held; see [Handle.Verify].
+func (h *MultiHandle) Verify(ctx context.Context) error {
+	for _, l := range h.handles {
+		if err := l.Verify(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check takes note of a loss that one of the handles knows of, or finds now.
+func (h *MultiHandle) check() {
+	for _, l := range h.handles {
+		if !l.Held() {
+			l.mu.Lock()
+			over := l.over
+			l.mu.Unlock()
+			h.drop(over)
+			return
+		}
+	}
+}
+
+// drop ends the handle with a cause, once and for good.
+func (h *MultiHandle) drop(cause error) {
+	h.mu.Lock()
+	if h.over != nil {
+		h.mu.Unlock()
+		return
+	}
+	h.over = cause
+	h.mu.Unlock()
+	if errors.Is(cause, ErrLost) {
+		close(h.lost)
+	}
+	h.cancel(cause)
+}
+
+// lostError is the *LostError of the first lock that is lost, else nil.
+func (h *MultiHandle) lostError() error {
+	for _, l := range h.handles {
+		if err := l.lostError(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Release gives all locks up, in one transaction; see [Handle.Release]. It
+// returns an error that matches ErrLost if one had been lost before; the others
+// are given up all the same.
+func (h *MultiHandle) Release(ctx context.Context) error {
+	h.mu.Lock()
+	first := h.released == nil
+	if first {
+		h.released = make(chan struct{})
+	}
+	released := h.released
+	h.mu.Unlock()
+	if first {
+		err := h.release(ctx)
+		h.mu.Lock()
+		h.relErr = err
+		h.mu.Unlock()
+		close(released)
+	}
+	select {
+	case <-released:
+	case <-ctx.Done():
+		t := time.NewTimer(releaseGrace)
+		defer t.Stop()
+		select {
+		case <-released:
+		case <-t.C:
+			return fmt.Errorf("release %s: %w", h.paths(), ctx.Err())
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.relErr
+}
+
+func (h *MultiHandle) release(ctx context.Context) error {
+	lost := h.lostError()
+	h.drop(cmp.Or(lost, ErrReleased))
+	left := h.claimed()
+	if h.handles[0].sessionOver() || len(left) == 0 {
+		return lost
+	}
+	err, ok := settled(removeAll(h.c, left), h.handles[0].graceOf(ctx))
+	var gone *goneError
+	switch {
+	case lost != nil:
+		return lost
+	case !ok:
+		return fmt.Errorf("release %s: %w: it is done as soon as the cluster answers", h.paths(), client.ErrUnknownOutcome)
+	case err == nil:
+		return nil
+	case h.handles[0].sessionOver():
+		return h.handles[0].lostBy(context.Cause(h.handles[0].session.Context()))
+	case errors.As(err, &gone):
+		return h.handleOf(gone.nodes[0]).lostBy(ErrDeleted)
+	default:
+		return err
+	}
+}
+
+// handleOf is the handle that depends on the node.
+func (h *MultiHandle) handleOf(n mark) *Handle {
+	for _, l := range h.handles {
+		if l.Node() == n.path {
+			return l
+		}
+	}
+	return h.handles[0]
+}
+
+// claimed ends the handles that nobody has released yet, as if each had been,
+// and returns their nodes: they are now the caller's to remove. That of a handle
+// that was lost is among them, as it may still be there.
+func (h *MultiHandle) claimed() []mark {
+	var out []mark
+	for _, l := range h.handles {
+		lost := l.lostError()
+		l.mu.Lock()
+		mine := l.released == nil
+		if mine {
+			l.released, l.relErr = make(chan struct{}), lost
+			close(l.released)
+		}
+		l.mu.Unlock()
+		if mine {
+			l.drop(ErrReleased)
+			out = append(out, l.node())
+		}
+	}
+	return out
+}
+
+func (h *MultiHandle) paths() string {
+	var out []string
+	for _, l := range h.handles {
+		out = append(out, l.Path())
+	}
+	return strings.Join(out, " ")
+}
+
+// within is a child of ctx that is also done when the handle is over.
+func (h *MultiHandle) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	for _, l := range h.handles {
+		ctx = withHandle(ctx, l)
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+	return checkedMulti{inner, h}, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}
+
+// checkedMulti looks at the clock whenever it is asked, as checkedContext does.
+type checkedMulti struct {
+	context.Context
+	h *MultiHandle
+}
+
+func (c checkedMulti) Done() <-chan struct{} {
+	c.h.check()
+	return c.Context.Done()
+}
+
+func (c checkedMulti) Err() error {
+	c.h.check()
+	return c.Context.Err()
+}

@@ -1,0 +1,40 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coordd/coord/client"
+)
+
+// now is a time as a card has it.
+func now() time.Time { return stamp(time.Now()) }
+
+// SetValue changes the value that others read as Party.Value; see [Value]. It is
+// done only while this very acquisition holds the lock, and does not change the
+// token. It returns an error that matches ErrLost or ErrReleased if the lock is
+// not held any more, or that of the request. Of two calls at the same time one is
+// the last.
+func (h *Handle) SetValue(ctx context.Context, value []byte) error {
+	if len(value) > MaxValueBytes {
+		return tooLong(value)
+	}
+	h.check()
+	h.mu.Lock()
+	over, n, c := h.over, h.held, h.place.card
+	c.Value = value
+	if h.place.f.kind == KindRW {
+		c.Token = h.token
+	}
+	h.mu.Unlock()
+	if over != nil {
+		return over
+	}
+	_, err := h.place.f.c.Txn(ctx, n.check(), client.OpSet(n.path, c.encode(), client.AnyVersion))
+	if errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion) {
+		return cmp.Or(h.Verify(ctx), err)
+	}
+	return err
+}
