@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/coordd/coord/client"
@@ -40,12 +41,13 @@ func who(p *Party) string {
 	return "session " + p.Session.String()
 }
 
-// Deadlocks finds the sessions that wait for each other in a circle, as far as a
-// lock at root or below is part of it. It follows read-write locks, semaphores
-// and locks of several paths as well, and those of ZooKeeper clients; where it is
-// led by a session to a lock elsewhere it goes on there. Every session that is in
-// a deadlock is in one of the cycles at least. What is returned was true at one
-// moment, and stays true until somebody interferes: it is looked at twice.
+// Deadlocks finds the sessions that wait for each other in a circle in which at
+// least one waits for a lock at root or below. It follows read-write locks,
+// semaphores and locks of several paths as well, and those of ZooKeeper clients;
+// where a session leads it to a lock elsewhere it goes on there. Every such wait
+// is in one of the cycles at least, or another one between the same two sessions
+// is. What is returned was true at one moment, and stays true until somebody
+// interferes: it is looked at twice.
 //
 // The cluster knows sessions, not threads. A session is taken to give nothing
 // back while it waits, and so a process that uses one session for independent
@@ -54,29 +56,40 @@ func who(p *Party) string {
 // how a lock is used within a process. One that really waits for itself, in one
 // call chain, is refused with ErrDeadlock before it waits.
 func Deadlocks(ctx context.Context, c *client.Client, root string) ([]Cycle, error) {
-	return confirmed(ctx, c, maxSessions, func(ctx context.Context, e *explorer) ([]client.SessionID, error) {
-		return e.contended(ctx, root)
-	})
+	s := search{c: c, limit: maxSessions}
+	s.in = func(w *want) bool {
+		return w.lock == root || strings.HasPrefix(w.lock, strings.TrimSuffix(root, "/")+"/")
+	}
+	s.from = func(ctx context.Context, e *explorer) ([]client.SessionID, error) { return e.contended(ctx, root) }
+	return s.run(ctx)
 }
 
 // maxSessions bounds how many sessions are looked at for a list of deadlocks.
 const maxSessions = 100_000
 
-// confirmed finds cycles twice and returns those that were there both times. A
-// queue cannot change its order, and a znode that has gone never comes back with
-// the same czxid; so who was seen to wait for another, and is seen to later,
-// waited for it all the time between. All waits of a cycle were therefore there
-// together when the second look began.
-func confirmed(ctx context.Context, c *client.Client, limit int, from func(context.Context, *explorer) ([]client.SessionID, error)) ([]Cycle, error) {
-	first := newExplorer(c, limit)
-	start, err := from(ctx, first)
+// search finds cycles.
+type search struct {
+	c     *client.Client
+	limit int                                                          // of sessions
+	from  func(context.Context, *explorer) ([]client.SessionID, error) // where to begin
+	in    func(*want) bool                                             // a wait that the cycles are to have
+}
+
+// run finds cycles twice and returns those that were there both times. A queue
+// cannot change its order, and a znode that has gone never comes back with the
+// same czxid; so who was seen to wait for another, and is seen to later, waited
+// for it all the time between. All waits of a cycle were therefore there together
+// when the second look began.
+func (s *search) run(ctx context.Context) ([]Cycle, error) {
+	first := newExplorer(s.c, s.limit)
+	start, err := s.from(ctx, first)
 	if err != nil {
 		return nil, err
 	}
 	if err := first.explore(ctx, start); err != nil {
 		return nil, err
 	}
-	cycles := cyclesIn(first.wants)
+	cycles := cyclesIn(first.wants, s.in)
 	if len(cycles) == 0 {
 		return nil, nil
 	}
@@ -86,18 +99,12 @@ func confirmed(ctx context.Context, c *client.Client, limit int, from func(conte
 			start = append(start, w.Waiter.Session)
 		}
 	}
-	second := newExplorer(c, limit)
+	second := newExplorer(s.c, s.limit)
 	if err := second.explore(ctx, start); err != nil {
 		return nil, err
 	}
 	stuck := stuckIn(second.wants)
-	var out []Cycle
-	for _, cycle := range cycles {
-		if second.sees(cycle, stuck) {
-			out = append(out, cycle)
-		}
-	}
-	return out, nil
+	return slices.DeleteFunc(cycles, func(c Cycle) bool { return !second.sees(c, stuck) }), nil
 }
 
 // contended returns the sessions that hold the locks at root and below that

@@ -40,52 +40,63 @@ func (w *want) hopeless(stuck map[client.SessionID]bool) bool {
 	return slices.ContainsFunc(w.holders, isStuck)
 }
 
-// cyclesIn returns cycles such that each session that is in any is in one of
-// them, each the shortest for one of its sessions.
-func cyclesIn(wants map[client.SessionID][]want) []Cycle {
+// cyclesIn returns cycles such that each wait that in accepts, and that is part of
+// a cycle, is in one of them, or another wait of that session for the same other
+// one is. Each is the shortest for one of these waits.
+func cyclesIn(wants map[client.SessionID][]want, in func(*want) bool) []Cycle {
 	stuck := stuckIn(wants)
 	var out []Cycle
-	covered := map[client.SessionID]bool{}
+	covered := map[pair]bool{}
 	for _, s := range slices.Sorted(maps.Keys(stuck)) {
-		if covered[s] {
-			continue
-		}
-		cycle := shortestCycle(wants, stuck, s)
-		for i := range cycle {
-			covered[cycle[i].Waiter.Session] = true
-		}
-		if cycle != nil {
-			out = append(out, youngestLast(cycle))
+		for i := range wants[s] {
+			w := &wants[s][i]
+			known := slices.ContainsFunc(w.holders, func(h Party) bool { return covered[pair{s, h.Session}] })
+			if known || !in(w) {
+				continue
+			}
+			cycle := shortestCycle(wants, stuck, s, w)
+			for i := range cycle {
+				covered[pair{cycle[i].Waiter.Session, cycle[i].Holder.Session}] = true
+			}
+			if cycle != nil {
+				out = append(out, youngestLast(cycle))
+			}
 		}
 	}
 	return out
 }
 
-// shortestCycle is one from s back to s, nil if there is none.
-func shortestCycle(wants map[client.SessionID][]want, stuck map[client.SessionID]bool, s client.SessionID) Cycle {
+// pair is a session that waits, and one that it waits for.
+type pair struct{ waiter, holder client.SessionID }
+
+// shortestCycle is one from s, by its wait w, back to s, nil if there is none.
+func shortestCycle(wants map[client.SessionID][]want, stuck map[client.SessionID]bool, s client.SessionID, w *want) Cycle {
 	by := map[client.SessionID]Wait{} // by which a session was reached first
-	for next := []client.SessionID{s}; len(next) > 0; next = next[1:] {
-		for _, w := range wants[next[0]] {
-			if !w.hopeless(stuck) {
-				continue
-			}
-			for _, h := range w.holders {
-				if _, seen := by[h.Session]; seen || !stuck[h.Session] {
-					continue
-				}
+	var next []client.SessionID
+	follow := func(w *want) {
+		if !w.hopeless(stuck) {
+			return
+		}
+		for _, h := range w.holders {
+			if _, seen := by[h.Session]; !seen && stuck[h.Session] {
 				by[h.Session] = Wait{Lock: w.lock, Waiter: w.waiter, Holder: h, began: w.began, refuses: w.refuses}
 				next = append(next, h.Session)
 			}
 		}
 	}
-	w, ok := by[s]
+	for follow(w); len(next) > 0 && next[0] != s; next = next[1:] {
+		for i := range wants[next[0]] {
+			follow(&wants[next[0]][i])
+		}
+	}
+	last, ok := by[s]
 	if !ok {
 		return nil
 	}
-	cycle := Cycle{w}
-	for w.Waiter.Session != s {
-		w = by[w.Waiter.Session]
-		cycle = append(cycle, w)
+	cycle := Cycle{last}
+	for last.Waiter.Session != s {
+		last = by[last.Waiter.Session]
+		cycle = append(cycle, last)
 	}
 	slices.Reverse(cycle)
 	return cycle

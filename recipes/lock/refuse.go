@@ -102,9 +102,10 @@ func refusal(ctx context.Context, c *client.Client, own []string) error {
 	if err != nil || !slices.ContainsFunc(mine, func(p string) bool { return !slices.Contains(own, p) }) && len(own) == 1 {
 		return nil // who holds nothing keeps nobody waiting
 	}
-	cycles, err := confirmed(ctx, c, maxRefusalSessions, func(context.Context, *explorer) ([]client.SessionID, error) {
-		return []client.SessionID{s}, nil
-	})
+	look := search{c: c, limit: maxRefusalSessions}
+	look.in = func(w *want) bool { return slices.Contains(own, w.waiter.Node) }
+	look.from = func(context.Context, *explorer) ([]client.SessionID, error) { return []client.SessionID{s}, nil }
+	cycles, err := look.run(ctx)
 	if err != nil {
 		return nil
 	}
