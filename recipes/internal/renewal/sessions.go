@@ -23,7 +23,11 @@ func NewSessions(c *client.Client) *Sessions { return &Sessions{c: c, live: c.Se
 func (s *Sessions) Current() *client.Session { return s.live }
 
 // Adopt goes on with a session that the caller has opened and will close.
-func (s *Sessions) Adopt(other *client.Session) { s.live, s.ours = other, false }
+func (s *Sessions) Adopt(other *client.Session) {
+	if other != s.live {
+		s.live, s.ours = other, false
+	}
+}
 
 // Live returns the newest session, or a new one if that has expired. If the
 // client or its session was closed on purpose the error matches
