@@ -69,7 +69,7 @@ func TestTooManyRequestsAreHeldBack(t *testing.T) {
 	}()
 	eventually(t, "the stream is full", func() bool {
 		for _, c := range r.hub.streams() {
-			return c.unsent.Load() >= 90
+			return c.(*conn).unsent.Load() >= 90
 		}
 		return false
 	})
@@ -89,7 +89,7 @@ func TestTooManyRequestsAreHeldBack(t *testing.T) {
 			next++
 		}
 		for _, c := range r.hub.streams() {
-			if u := c.unsent.Load(); u > 100 {
+			if u := c.(*conn).unsent.Load(); u > 100 {
 				t.Fatalf("%d requests in flight", u)
 			}
 		}

@@ -50,19 +50,8 @@ type authenticator struct {
 // certificate, and what auth proves. They do not depend on the order of auth.
 func (a *authenticator) guest(ctx context.Context, auth []*coordpb.Auth) (guest, error) {
 	var g guest
-	p, ok := peer.FromContext(ctx)
-	if ok && p.Addr != nil {
-		g.address = p.Addr.String()
-		g.host = hostOf(p.Addr)
-		if ip := net.ParseIP(g.host); ip != nil {
-			g.add(session.Identity{Scheme: "ip", ID: ip.String()})
-		}
-		if name := commonName(p.AuthInfo); name != "" {
-			g.add(session.Identity{Scheme: "x509", ID: name})
-			if a.isSuperuser(name) {
-				g.add(superIdentity)
-			}
-		}
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		g = a.arrived(p.Addr, tlsState(p.AuthInfo))
 	}
 	if len(auth) > maxAuths {
 		return guest{}, fmt.Errorf("%w: %d credentials, at most %d are looked at", errAuth, len(auth), maxAuths)
@@ -74,6 +63,21 @@ func (a *authenticator) guest(ctx context.Context, auth []*coordpb.Auth) (guest,
 	}
 	g.admin = a.everybodyAdmin || slices.Contains(g.identities, superIdentity)
 	return g, nil
+}
+
+// arrived is who a connection shows by itself: its address, and its certificate.
+func (a *authenticator) arrived(from net.Addr, state *tls.ConnectionState) guest {
+	g := guest{address: from.String(), host: hostOf(from)}
+	if ip := net.ParseIP(g.host); ip != nil {
+		g.add(session.Identity{Scheme: "ip", ID: ip.String()})
+	}
+	if name := certificateName(state); name != "" {
+		g.add(session.Identity{Scheme: "x509", ID: name})
+		if a.isSuperuser(name) {
+			g.add(superIdentity)
+		}
+	}
+	return g
 }
 
 // caller is guest with the credentials taken from the metadata of the call.
@@ -126,15 +130,16 @@ func digestIdentity(credential []byte) string {
 	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// commonName is that of a verified client certificate, or empty.
-func commonName(info credentials.AuthInfo) string {
+// tlsState is that of a call's connection, nil without TLS.
+func tlsState(info credentials.AuthInfo) *tls.ConnectionState {
 	t, ok := info.(credentials.TLSInfo)
 	if !ok {
-		return ""
+		return nil
 	}
-	return certificateName(&t.State)
+	return &t.State
 }
 
+// certificateName is the common name of a verified client certificate, or empty.
 func certificateName(s *tls.ConnectionState) string {
 	if s == nil || len(s.VerifiedChains) == 0 || len(s.VerifiedChains[0]) == 0 {
 		return ""

@@ -128,8 +128,10 @@ func (c collector) collectRequests(out collection) {
 		}
 	}
 	flight := c.s.unary.Load()
-	for _, conn := range c.s.hub.streams() {
-		flight += conn.unsent.Load()
+	for _, st := range c.s.hub.streams() {
+		if own, ok := st.(*conn); ok {
+			flight += own.unsent.Load()
+		}
 	}
 	out.gauge("coord_requests_in_flight", "Requests that are unanswered.", float64(flight), "protocol", protocolLabel)
 	const throttled = "coord_throttled_requests_total"

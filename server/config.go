@@ -26,8 +26,10 @@ type Config struct {
 	GRPC string
 	// HTTP is the address for health and metrics; "" turns it off.
 	HTTP string
+	// ZooKeeper is the port for clients that speak ZooKeeper's protocol.
+	ZooKeeper ZooKeeperPort
 	// Advertise has the addresses that others are told; those listened on.
-	Advertise struct{ GRPC, HTTP string }
+	Advertise struct{ GRPC, HTTP, ZooKeeper string }
 
 	// TLS secures every port. The zero value is plain text, which is refused
 	// beyond loopback unless Insecure is set; everybody is admin then.
@@ -58,6 +60,16 @@ type Config struct {
 
 	// Listener replaces net.Listen for the client ports, for tests.
 	Listener func(network, address string) (net.Listener, error)
+}
+
+// ZooKeeperPort says how ZooKeeper's clients are served.
+type ZooKeeperPort struct {
+	Address string // "host:port"; "" turns it off
+	// Plaintext also takes clients without TLS where the server has TLS.
+	Plaintext bool
+	// Words are the four-letter words that are answered, or "*" for all. Nil is
+	// those that only tell of the server itself.
+	Words []string
 }
 
 // withDefaults fills the zero fields in.
@@ -114,7 +126,7 @@ func (c Config) validateAddresses() error {
 		return fmt.Errorf("listen.grpc: no address")
 	}
 	for _, a := range []struct{ name, address string }{
-		{"listen.grpc", c.GRPC}, {"listen.http", c.HTTP}, {"listen.peer", c.peerAddress()},
+		{"listen.grpc", c.GRPC}, {"listen.http", c.HTTP}, {"listen.zookeeper", c.ZooKeeper.Address}, {"listen.peer", c.peerAddress()},
 	} {
 		if a.address == "" {
 			continue

@@ -53,7 +53,7 @@ func TestAnswersOfAnEndedSessionSayWhy(t *testing.T) {
 		Err: fmt.Errorf("session %s was ended: %w", id, session.ErrExpired),
 	}
 	for _, stream := range s.hub.streams() {
-		stream.Applied(late)
+		stream.(*conn).Applied(late)
 	}
 	got := c.reply(1).GetError()
 	wantCode(t, got, coordpb.Code_CODE_SESSION_EXPIRED)

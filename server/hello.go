@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/coordd/coord/api/coordpb"
-	"github.com/coordd/coord/cluster"
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/znode"
@@ -120,7 +119,7 @@ func (s *Server) openSession(ctx context.Context, c *conn, h *coordpb.Hello, w *
 	if _, err := rand.Read(o.Secret[:]); err != nil {
 		return fmt.Errorf("drawing a secret: %w", err)
 	}
-	info, err := s.bind(ctx, c, &fsm.Command{Kind: fsm.CmdOpen, Open: o})
+	info, err := s.bindSession(ctx, c, &fsm.Command{Kind: fsm.CmdOpen, Open: o})
 	if err != nil {
 		return err
 	}
@@ -128,7 +127,7 @@ func (s *Server) openSession(ctx context.Context, c *conn, h *coordpb.Hello, w *
 		// An earlier hello with this nonce came to another server, or to this one
 		// before it was restarted. Only the client whose nonce it is gets here, so
 		// its session is moved to where it is now.
-		info, err = s.bind(ctx, c, s.attachCommand(c, info.ID, info.Secret, info.Generation+1, 0))
+		info, err = s.bindSession(ctx, c, s.attachCommand(c, info.ID, info.Secret, info.Generation+1, 0))
 		if err != nil {
 			return err
 		}
@@ -147,7 +146,7 @@ func (s *Server) attachSession(ctx context.Context, c *conn, h *coordpb.Hello, w
 	if h.GetTimeoutMs() > 0 {
 		timeout = s.timeout(h.GetTimeoutMs())
 	}
-	info, err := s.bind(ctx, c, s.attachCommand(c, id, secret, h.GetConnection(), timeout))
+	info, err := s.bindSession(ctx, c, s.attachCommand(c, id, secret, h.GetConnection(), timeout))
 	if err != nil {
 		s.machine.View(func(v *fsm.View) {
 			if v.Sessions.Gone(id) != nil {
@@ -267,32 +266,6 @@ func goneError(t *session.Table, id session.ID) error {
 }
 
 func sameSecret(a []byte, b session.Secret) bool { return subtle.ConstantTimeCompare(a, b[:]) == 1 }
-
-// bind proposes an Open or Attach and makes c the session's stream when it is
-// applied.
-func (s *Server) bind(ctx context.Context, c *conn, cmd *fsm.Command) (*fsm.SessionInfo, error) {
-	done := make(chan *fsm.Result, 1)
-	s.node.Propose(cmd, cluster.WaiterFunc(func(r *fsm.Result) {
-		if r.Err == nil && r.Session != nil && !r.Session.Elsewhere {
-			c.adopt(r.Session)
-		}
-		done <- r
-	}))
-	select {
-	case r := <-done:
-		switch {
-		case r.Err != nil:
-			return nil, r.Err
-		case r.Session == nil:
-			return nil, fmt.Errorf("%s at this server: %w", r.Status, fsm.ErrUnavailable)
-		}
-		return r.Session, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-s.stopping:
-		return nil, fsm.ErrShuttingDown
-	}
-}
 
 // adopt makes c the stream of a session. It runs under the machine's write
 // lock, so nothing of the session is applied before it is known here. A stream

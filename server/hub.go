@@ -43,7 +43,7 @@ type hub struct {
 	mu      sync.Mutex // guards below; taken under the machine's lock
 	watches *watch.Table
 	history *watch.History
-	conns   map[*conn]struct{}
+	conns   map[stream]struct{}
 	shared  sharedEvent
 
 	ownMu    sync.RWMutex // guards owned and ends; nothing is done under it but that
@@ -59,11 +59,26 @@ type owned struct {
 	gen     uint64
 	timeout time.Duration
 	beat    atomic.Int64 // stopwatch time of the last heartbeat; 0: none
-	conn    *conn        // guarded by ownMu; nil if the stream has ended
+	conn    stream       // guarded by ownMu; nil if the stream has ended
+}
+
+// stream is one connection of a client, of either protocol.
+type stream interface {
+	// end lets what is queued go out, says why if the protocol can, and closes.
+	end(err error)
+	subscriber() *watch.Subscriber
+	// The hub's lock is held in those that follow; they must not block.
+
+	// notify queues an event for one of the stream's watches.
+	notify(h *hub, ev *watch.Event)
+	// replaced is called when a snapshot has replaced the state, which is at z.
+	replaced(h *hub, z zxid.ID)
+	// forgetWatches is called when the table has forgotten them all.
+	forgetWatches()
 }
 
 type endedConn struct {
-	conn   *conn
+	conn   stream
 	reason session.EndReason
 }
 
@@ -81,7 +96,7 @@ func newHub(s *Server) *hub {
 		s:       s,
 		watches: watch.NewTable(),
 		history: watch.NewHistory(historyChanges, historyBytes),
-		conns:   make(map[*conn]struct{}),
+		conns:   make(map[stream]struct{}),
 		owned:   make(map[session.ID]*owned),
 	}
 }
@@ -170,7 +185,7 @@ func (h *hub) Restored(_ uint64, last zxid.ID) {
 	h.mu.Lock()
 	h.history.Reset(last)
 	for c := range h.conns {
-		h.resyncLocked(c, last)
+		c.replaced(h, last)
 	}
 	h.mu.Unlock()
 	h.fired.Store(uint64(last))
@@ -179,8 +194,8 @@ func (h *hub) Restored(_ uint64, last zxid.ID) {
 	poke(h.s.restored)
 }
 
-// resyncLocked tells each watch of c to read again; one-shot ones are spent.
-func (h *hub) resyncLocked(c *conn, z zxid.ID) {
+// replaced tells each watch of c to read again; one-shot ones are spent.
+func (c *conn) replaced(h *hub, z zxid.ID) {
 	for id, w := range c.watches {
 		e := resyncEvent(w)
 		if e.oneShot {
@@ -196,8 +211,14 @@ func resyncEvent(w watchInfo) *event {
 }
 
 // emit takes one event from the watch table. hub.mu is held.
-func (h *hub) emit(ev watch.Event) {
-	c := ev.Sub.Data.(*conn)
+func (h *hub) emit(ev watch.Event) { ev.Sub.Data.(stream).notify(h, &ev) }
+
+func (c *conn) subscriber() *watch.Subscriber { return c.sub }
+
+func (c *conn) forgetWatches() { clear(c.watches) }
+
+// notify queues an event for one watch, unless that was taken back meanwhile.
+func (c *conn) notify(h *hub, ev *watch.Event) {
 	info, ok := c.watches[ev.Watch]
 	if !ok {
 		return
@@ -205,7 +226,7 @@ func (h *hub) emit(ev watch.Event) {
 	if ev.OneShot {
 		delete(c.watches, ev.Watch)
 	}
-	h.queueLocked(c, ev.Watch, ev.Change.Zxid, h.share(&ev, info.withData))
+	h.queueLocked(c, ev.Watch, ev.Change.Zxid, h.share(ev, info.withData))
 }
 
 // share returns the event for ev, the same one as for the watch before if that

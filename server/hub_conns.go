@@ -16,17 +16,17 @@ import (
 var errForeign = fmt.Errorf("this server does not hold the session's connection: %w", session.ErrMoved)
 
 // join makes a stream known.
-func (h *hub) join(c *conn) {
+func (h *hub) join(c stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.conns[c] = struct{}{}
 }
 
 // leave forgets a stream, its watches, and that it is the one of session id.
-func (h *hub) leave(c *conn, id session.ID) {
+func (h *hub) leave(c stream, id session.ID) {
 	h.mu.Lock()
-	h.watches.RemoveAll(c.sub)
-	clear(c.watches)
+	h.watches.RemoveAll(c.subscriber())
+	c.forgetWatches()
 	delete(h.conns, c)
 	h.mu.Unlock()
 
@@ -51,7 +51,7 @@ func (h *hub) disownLocked(id session.ID) *owned {
 // own makes c the stream of its session. An older stream of it is ended. It
 // must be called under the machine's lock, so that no attach that follows is
 // missed.
-func (h *hub) own(c *conn, info *fsm.SessionInfo) {
+func (h *hub) own(c stream, info *fsm.SessionInfo) {
 	h.ownMu.Lock()
 	old := h.disownLocked(info.ID)
 	h.attached.Add(1)
@@ -84,10 +84,10 @@ func (h *hub) beat(id session.ID, secret []byte, gen uint64, now int64, silence 
 }
 
 // streams lists the present streams.
-func (h *hub) streams() []*conn {
+func (h *hub) streams() []stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]*conn, 0, len(h.conns))
+	out := make([]stream, 0, len(h.conns))
 	for c := range h.conns {
 		out = append(out, c)
 	}
@@ -120,7 +120,7 @@ func (h *hub) watchesOf(id session.ID) int64 {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return int64(h.watches.CountOf(o.conn.sub))
+	return int64(h.watches.CountOf(o.conn.subscriber()))
 }
 
 // silentFor is the time since the last heartbeat here of a session.
@@ -155,7 +155,7 @@ func (h *hub) eventTotal() (n uint64) {
 // reconcile drops what the table no longer says after a restored snapshot:
 // sessions that ended or moved in the part that was never applied here.
 func (h *hub) reconcile(v *fsm.View) {
-	gone := make(map[session.ID]*conn)
+	gone := make(map[session.ID]stream)
 	h.ownMu.Lock()
 	for id, o := range h.owned {
 		if s := v.Sessions.Get(id); s != nil && s.Generation == o.gen {
@@ -186,7 +186,8 @@ func (h *hub) markProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.conns {
-		if len(c.watches) > 0 && zxid.ID(c.lastSent.Load()) < now {
+		c, ok := c.(*conn)
+		if ok && len(c.watches) > 0 && zxid.ID(c.lastSent.Load()) < now {
 			c.out.mark()
 		}
 	}

@@ -28,6 +28,8 @@ const (
 	opPredecessor
 	opWatch
 	opUnwatch
+	opAuth
+	opMultiRead
 	opNames // how many there are
 )
 
@@ -37,6 +39,7 @@ var opTexts = [opNames]string{
 	opAttach: "attach", opGet: "get", opExists: "exists", opChildren: "children",
 	opGetACL: "get_acl", opWalk: "walk", opSync: "sync", opEphemerals: "ephemerals",
 	opCount: "count", opPredecessor: "predecessor", opWatch: "watch", opUnwatch: "unwatch",
+	opAuth: "auth", opMultiRead: "multi_read",
 }
 
 // String is the label in metrics.

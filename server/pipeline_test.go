@@ -61,7 +61,7 @@ func TestManyReadsShareARound(t *testing.T) {
 	for id := range uint64(500) {
 		c.send(ask(id+1, get("/")))
 	}
-	eventually(t, "all of them wait", func() bool { return s.hub.streams()[0].unsent.Load() == 500 })
+	eventually(t, "all of them wait", func() bool { return s.hub.streams()[0].(*conn).unsent.Load() == 500 })
 	close(n.round)
 	for id := range uint64(500) {
 		c.reply(id + 1)
@@ -132,7 +132,7 @@ func TestReadWaitsForTheZxidItNames(t *testing.T) {
 	// client that has left.
 	far := local("/a")
 	far.MinZxid = 1 << 62
-	conn := s.hub.streams()[0]
+	conn := s.hub.streams()[0].(*conn)
 	conn.unsent.Add(1)
 	s.reader.submit([]*reading{newReading(conn, ask(1002, far), s.clock.now()-int64(2*readPatience))})
 	s.reader.sweep()

@@ -67,6 +67,8 @@ type Server struct {
 	tls          *tlsfiles.Source // nil without TLS
 	grpcListener *connCounter
 	httpListener net.Listener // nil without HTTP
+	zkListener   *connCounter // nil without a ZooKeeper port
+	words        *words
 	grpc         *grpc.Server
 	http         *http.Server
 
@@ -161,6 +163,13 @@ func (s *Server) listen() error {
 		return fmt.Errorf("listen.grpc: %w", err)
 	}
 	s.grpcListener = newConnCounter(l, s.limits)
+	if s.cfg.ZooKeeper.Address != "" {
+		l, err := s.cfg.Listener("tcp", s.cfg.ZooKeeper.Address)
+		if err != nil {
+			return fmt.Errorf("listen.zookeeper: %w", err)
+		}
+		s.zkListener = newConnCounter(l, s.limits)
+	}
 	if s.cfg.HTTP == "" {
 		return nil
 	}
@@ -173,6 +182,9 @@ func (s *Server) listen() error {
 func (s *Server) openNode() error {
 	s.cfg.Advertise.GRPC = s.cfg.advertised(s.cfg.Advertise.GRPC, s.grpcListener)
 	s.cfg.Advertise.HTTP = s.cfg.advertised(s.cfg.Advertise.HTTP, s.httpListener)
+	if s.zkListener != nil {
+		s.cfg.Advertise.ZooKeeper = s.cfg.advertised(s.cfg.Advertise.ZooKeeper, s.zkListener)
+	}
 	c := s.cfg.Cluster
 	c.Hook, c.Info = s.hub, s.info
 	c.Timings = cluster.Timings{
@@ -195,7 +207,7 @@ func (s *Server) openNode() error {
 func (s *Server) info() cluster.Info {
 	r := s.ready.Load()
 	return cluster.Info{
-		GRPCAddress: s.cfg.Advertise.GRPC, HTTPAddress: s.cfg.Advertise.HTTP,
+		GRPCAddress: s.cfg.Advertise.GRPC, HTTPAddress: s.cfg.Advertise.HTTP, ZooKeeperAddress: s.cfg.Advertise.ZooKeeper,
 		Version: s.cfg.Version, Ready: r.ready, Detail: r.detail, Sessions: s.hub.attached.Load(),
 	}
 }
@@ -207,6 +219,7 @@ func (s *Server) Node() *cluster.Node { return s.cluster }
 type Addresses struct {
 	GRPC, Peer net.Addr
 	HTTP       net.Addr // nil without HTTP
+	ZooKeeper  net.Addr // nil without a ZooKeeper port
 }
 
 // Addrs are the addresses that were really bound.
@@ -214,6 +227,9 @@ func (s *Server) Addrs() Addresses {
 	a := Addresses{GRPC: s.grpcListener.Addr(), Peer: s.cluster.PeerAddr()}
 	if s.httpListener != nil {
 		a.HTTP = s.httpListener.Addr()
+	}
+	if s.zkListener != nil {
+		a.ZooKeeper = s.zkListener.Addr()
 	}
 	return a
 }
@@ -227,6 +243,9 @@ func (s *Server) Close() error {
 	}
 	if s.httpListener != nil {
 		errs = append(errs, notClosed(s.httpListener.Close()))
+	}
+	if s.zkListener != nil {
+		errs = append(errs, notClosed(s.zkListener.Close()))
 	}
 	if s.cluster != nil {
 		errs = append(errs, s.cluster.Close())
@@ -272,9 +291,11 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return s.runNode(nodeCtx) })
 	g.Go(func() error { return s.serveGRPC() })
 	g.Go(func() error { return s.serveHTTP() })
+	g.Go(func() error { return s.serveZooKeeper() })
 	g.Go(func() error { s.reader.run(life); return nil })
 	g.Go(func() error { s.watchHealth(life); return nil })
 	g.Go(func() error { s.sweep(life); return nil })
+	g.Go(func() error { s.sweepZK(life); return nil })
 	g.Go(func() error { s.stalls.run(life); return nil })
 	s.log.Info("serving", "event", "serving", "grpc", s.cfg.Advertise.GRPC, "http", s.cfg.Advertise.HTTP)
 
@@ -321,6 +342,9 @@ func (s *Server) stop(stopNode context.CancelFunc) {
 	close(s.stopping)
 	for _, c := range s.hub.streams() {
 		c.end(fsm.ErrShuttingDown)
+	}
+	if s.zkListener != nil {
+		_ = s.zkListener.Close() // Close says it again
 	}
 	s.within(drainTime, s.streams.wait)
 	close(s.stopped) // calls that are being served end now

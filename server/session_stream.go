@@ -144,15 +144,14 @@ func (s *Server) drop(c *conn) {
 	s.hub.leave(c, id)
 	if id != 0 {
 		s.node.DropLine(id, gen)
-		s.logEnd(c, id)
+		s.logEnd(id, c.guest.address, c.why.Load())
 	}
 }
 
 // logEnd tells of the end of a session that was connected here; the end of a
 // stream alone is no news.
-func (s *Server) logEnd(c *conn, id session.ID) {
-	args := []any{"session", id, "peer", c.guest.address}
-	why := c.why.Load()
+func (s *Server) logEnd(id session.ID, peer string, why *error) {
+	args := []any{"session", id, "peer", peer}
 	if why != nil {
 		args = append(args, "err", *why)
 	}

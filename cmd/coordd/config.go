@@ -18,11 +18,14 @@ type Config struct {
 	TLS      TLSConfig      `yaml:"tls"`
 	Auth     AuthConfig     `yaml:"auth"`
 	Session  SessionConfig  `yaml:"session"`
-	Limits   LimitsConfig   `yaml:"limits"`
-	Raft     RaftConfig     `yaml:"raft"`
-	Log      LogConfig      `yaml:"log"`
-	Debug    DebugConfig    `yaml:"debug"`
-	Insecure bool           `yaml:"insecure" help:"listen beyond loopback without TLS; everybody is admin"`
+
+	ZooKeeper ZooKeeperConfig `yaml:"zookeeper"`
+
+	Limits   LimitsConfig `yaml:"limits"`
+	Raft     RaftConfig   `yaml:"raft"`
+	Log      LogConfig    `yaml:"log"`
+	Debug    DebugConfig  `yaml:"debug"`
+	Insecure bool         `yaml:"insecure" help:"listen beyond loopback without TLS; everybody is admin"`
 }
 
 // ClusterConfig says which cluster this server belongs to.
@@ -50,6 +53,14 @@ type ListenConfig struct {
 type AnnounceConfig struct {
 	GRPC string `yaml:"grpc" help:"address that clients are told; default: the one listened on"`
 	HTTP string `yaml:"http" help:"address that operators are told; default: the one listened on"`
+
+	ZooKeeper string `yaml:"zookeeper" help:"address that ZooKeeper clients are told; default: the one listened on"`
+}
+
+// ZooKeeperConfig says how ZooKeeper clients are served at listen.zookeeper.
+type ZooKeeperConfig struct {
+	Plaintext bool     `yaml:"plaintext" help:"with TLS: take clients without it, too"`
+	Words     []string `yaml:"words" help:"four-letter words that are answered; '*' is all"`
 }
 
 // TLSConfig names the certificate files of all ports.
@@ -130,6 +141,8 @@ func defaultConfig() Config {
 			Heartbeat: 200 * time.Millisecond, Election: 200 * time.Millisecond, Lease: 100 * time.Millisecond,
 			WriteDeadline: 5 * time.Second, SnapshotLogSize: 64 << 20, LogStore: "wal",
 		},
+		ZooKeeper: ZooKeeperConfig{Words: []string{"srvr", "ruok", "isro"}},
+
 		Log:   LogConfig{Level: "info", Format: "auto", SlowRequest: 100 * time.Millisecond},
 		Debug: DebugConfig{Reflection: true},
 	}

@@ -27,9 +27,10 @@ type devNode struct {
 	paused  bool
 }
 
-func (n *devNode) grpc() string { return loopback(n.base) }
-func (n *devNode) peer() string { return loopback(n.base + 1) }
-func (n *devNode) http() string { return loopback(n.base + 2) }
+func (n *devNode) grpc() string      { return loopback(n.base) }
+func (n *devNode) peer() string      { return loopback(n.base + 1) }
+func (n *devNode) http() string      { return loopback(n.base + 2) }
+func (n *devNode) zookeeper() string { return loopback(n.base + 3) }
 
 func (n *devNode) pidFile() string { return filepath.Join(n.dir, "coordd.pid") }
 func (n *devNode) logFile() string { return filepath.Join(n.dir, "coordd.log") }
@@ -99,6 +100,7 @@ func (n *devNode) command() (*exec.Cmd, error) {
 		"COORDD_LISTEN_GRPC="+n.grpc(),
 		"COORDD_LISTEN_PEER="+n.peer(),
 		"COORDD_LISTEN_HTTP="+n.http(),
+		"COORDD_LISTEN_ZOOKEEPER="+n.zookeeper(),
 	)
 	return cmd, nil
 }

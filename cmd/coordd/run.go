@@ -103,9 +103,6 @@ func needRestart(a, b *Config) (names []string) {
 
 // warnings says what a user should know although the server starts.
 func warnings(c *Config, all []*setting) (out []string) {
-	if c.Listen.ZooKeeper != "" {
-		out = append(out, "listen.zookeeper is set, but this version does not serve the ZooKeeper port yet")
-	}
 	if c.Insecure && c.TLS.Cert == "" {
 		out = append(out, "insecure is set: traffic is not encrypted and everybody who can connect is admin")
 	}
@@ -148,7 +145,8 @@ func serverConfigAs(c *Config, self cluster.Peer, peers []cluster.Peer, log *slo
 		Logger:      log.With("node", self.Name),
 		Version:     buildinfo.Version,
 	}
-	sc.Advertise.GRPC, sc.Advertise.HTTP = c.Announce.GRPC, c.Announce.HTTP
+	sc.ZooKeeper = server.ZooKeeperPort{Address: c.Listen.ZooKeeper, Plaintext: c.ZooKeeper.Plaintext, Words: c.ZooKeeper.Words}
+	sc.Advertise.GRPC, sc.Advertise.HTTP, sc.Advertise.ZooKeeper = c.Announce.GRPC, c.Announce.HTTP, c.Announce.ZooKeeper
 	sc.Session.Min, sc.Session.Default, sc.Session.Max = c.Session.Min, c.Session.Default, c.Session.Max
 	return sc
 }

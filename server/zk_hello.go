@@ -1,0 +1,195 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coordd/coord/cluster"
+	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/session"
+	"github.com/coordd/coord/wire"
+	"github.com/coordd/coord/zxid"
+)
+
+// handshake lets a client in and queues the answer. After an error the connection
+// is closed; where the protocol has an answer for it that was sent. A client that
+// is to try another server gets none.
+func (c *zkConn) handshake() error {
+	frame, err := c.frame()
+	if err != nil {
+		return err
+	}
+	var q wire.ConnectRequest
+	if err := q.Decode(frame); err != nil {
+		return err
+	}
+	if err := c.s.formed(); err != nil {
+		return err
+	}
+	ctx, cancel := c.context()
+	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, helloTime)
+	defer stop()
+	if err := c.catchUp(ctx, q.LastZxid); err != nil {
+		return err
+	}
+	var info *fsm.SessionInfo
+	if q.Session == 0 {
+		info, err = c.openSession(ctx, &q)
+	} else {
+		info, err = c.attachSession(ctx, &q)
+	}
+	switch {
+	case errors.Is(err, session.ErrExpired), errors.Is(err, session.ErrClosed), errors.Is(err, session.ErrUnknown), errors.Is(err, session.ErrWrongSecret):
+		return c.expired(&q, err)
+	case err != nil:
+		return err
+	}
+	c.out.raw((&wire.ConnectResponse{
+		Timeout: info.Timeout, Session: info.ID, Password: info.Secret[:], HasReadOnly: q.HasReadOnly,
+	}).Append(nil))
+	return nil
+}
+
+// catchUp makes sure that the client is shown nothing older than it has seen. What
+// it has seen was committed, so asking the leader is enough to know whether it can
+// be waited for.
+func (c *zkConn) catchUp(ctx context.Context, seen zxid.ID) error {
+	if int64(seen) <= 0 || seen <= c.s.machine.Zxid() {
+		return nil
+	}
+	if err := c.s.node.Linearize(ctx); err != nil {
+		return err
+	}
+	if have := c.s.machine.Zxid(); seen > have {
+		return fmt.Errorf("the client has seen %s, this cluster is at %s", seen, have)
+	}
+	return nil
+}
+
+// zkTimeout is what is granted of what was asked for.
+func (s *Server) zkTimeout(asked time.Duration) time.Duration {
+	return max(min(asked, s.cfg.Session.Max), s.cfg.Session.Min)
+}
+
+func newNonce() (n session.Nonce, err error) {
+	if _, err = rand.Read(n[:]); err != nil {
+		return n, fmt.Errorf("drawing a nonce: %w", err)
+	}
+	return n, nil
+}
+
+func (c *zkConn) openSession(ctx context.Context, q *wire.ConnectRequest) (*fsm.SessionInfo, error) {
+	s := c.s
+	nonce, err := newNonce()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayOpen(c.guest, nonce); err != nil {
+		return nil, err
+	}
+	o := &fsm.Open{
+		Nonce: nonce, Timeout: s.zkTimeout(q.Timeout), Protocol: session.ZooKeeper, Name: zkSessionName,
+		Server: s.serverID, Boot: s.boot, Address: c.guest.address, Identities: c.guest.identities,
+	}
+	if _, err := rand.Read(o.Secret[:]); err != nil {
+		return nil, fmt.Errorf("drawing a secret: %w", err)
+	}
+	info, err := s.bindSession(ctx, c, &fsm.Command{Kind: fsm.CmdOpen, Open: o})
+	if err == nil {
+		s.log.Info("session opened", "event", "session_opened", "session", info.ID, "name", o.Name, "peer", c.guest.address, "timeout", info.Timeout)
+	}
+	return info, err
+}
+
+// zkSessionName is what operators see of sessions whose clients cannot name
+// themselves.
+const zkSessionName = "zookeeper client"
+
+// attachSession binds an old session to this connection: compare and set, so that
+// of two connections that come at the same time one is let in.
+func (c *zkConn) attachSession(ctx context.Context, q *wire.ConnectRequest) (*fsm.SessionInfo, error) {
+	s := c.s
+	if len(q.Password) != len(session.Secret{}) {
+		return nil, session.ErrWrongSecret
+	}
+	secret := session.Secret(q.Password)
+	generation, err := c.generation(ctx, q.Session, secret)
+	if err != nil {
+		return nil, err
+	}
+	nonce, err := newNonce()
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.bindSession(ctx, c, &fsm.Command{Kind: fsm.CmdAttach, Attach: &fsm.Attach{
+		Session: q.Session, Secret: secret, Expect: generation, Nonce: nonce, Timeout: s.zkTimeout(q.Timeout), Protocol: session.ZooKeeper,
+		Server: s.serverID, Boot: s.boot, Address: c.guest.address, Identities: c.guest.identities,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
+// generation is that of the session's present connection. "Expired" is for ever, so
+// a session that this server does not know is first looked for in everything that
+// was committed.
+func (c *zkConn) generation(ctx context.Context, id session.ID, secret session.Secret) (generation uint64, err error) {
+	look := func() (found bool) {
+		c.s.machine.View(func(v *fsm.View) {
+			have := v.Sessions.Get(id)
+			switch {
+			case have == nil:
+				err = goneError(v.Sessions, id)
+			case !sameSecret(secret[:], have.Secret):
+				found, err = true, session.ErrWrongSecret
+			default:
+				found, err, generation = true, nil, have.Generation
+			}
+		})
+		return found
+	}
+	if look() {
+		return generation, err
+	}
+	if err := c.s.node.Linearize(ctx); err != nil {
+		return 0, err
+	}
+	look()
+	return generation, err
+}
+
+// adopter is a connection that can be that of a session.
+type adopter interface {
+	adopt(info *fsm.SessionInfo)
+}
+
+// bindSession proposes an Open or Attach and makes c the session's connection when
+// it is applied.
+func (s *Server) bindSession(ctx context.Context, c adopter, cmd *fsm.Command) (*fsm.SessionInfo, error) {
+	done := make(chan *fsm.Result, 1)
+	s.node.Propose(cmd, cluster.WaiterFunc(func(r *fsm.Result) {
+		if r.Err == nil && r.Session != nil && !r.Session.Elsewhere {
+			c.adopt(r.Session)
+		}
+		done <- r
+	}))
+	select {
+	case r := <-done:
+		switch {
+		case r.Err != nil:
+			return nil, r.Err
+		case r.Session == nil:
+			return nil, fmt.Errorf("%s at this server: %w", r.Status, fsm.ErrUnavailable)
+		}
+		return r.Session, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-s.stopping:
+		return nil, fsm.ErrShuttingDown
+	}
+}

@@ -1,0 +1,292 @@
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/coordd/coord/session"
+	"github.com/coordd/coord/wire"
+	"github.com/coordd/coord/znode"
+)
+
+const (
+	// zkMaxHeld and zkMaxHeldBytes bound the requests of one connection that wait
+	// for those in front of them. Past it no more is read from the client, pings
+	// included, so it is far more than any client sends ahead.
+	zkMaxHeld      = 8 * session.MaxUnacked
+	zkMaxHeldBytes = 8 << 20
+	// zkRetry is how soon a write that must wait for the cluster is tried again.
+	zkRetry = 10 * time.Millisecond
+)
+
+// zkPipeline keeps the order of a connection's requests. It is advanced by the
+// receiver when a request comes and by the sender when an answer has.
+//
+// Invariant: a request is in held, or was executed or submitted after all those
+// that came before it; writes are outstanding only if no read is before them in
+// held.
+type zkPipeline struct {
+	c    *zkConn
+	room chan struct{} // has room for one: held has shrunk
+	// blocked says that something is in held, so that an answer that lets nothing
+	// go on need not look.
+	blocked atomic.Bool
+
+	mu        sync.Mutex // guards below; taken before the machine's lock
+	seq       uint64     // number of the next write
+	caller    znode.Caller
+	throttle  *rate.Limiter
+	held      ring[*zkRequest]
+	heldBytes int
+	syncing   bool // a sync waits for its round
+	closed    bool // nothing more is executed
+	scratch   zkRequest
+}
+
+// zkRequest is one request on its way.
+type zkRequest struct {
+	wire.Header
+	wire.Request
+	refusal wire.Code // it cannot be read
+	start   int64
+	size    int
+}
+
+// class says what a request has to wait for.
+type zkClass uint8
+
+const (
+	zkRead  zkClass = iota // all writes before it
+	zkWrite                // nothing but its place
+	zkSync                 // all writes before it, and a round
+)
+
+func (r *zkRequest) class() zkClass {
+	if r.refusal != wire.OK {
+		return zkRead
+	}
+	switch r.Header.Type {
+	case wire.Create, wire.Create2, wire.CreateContainer, wire.CreateTTL, wire.Delete, wire.SetData, wire.SetACL, wire.Multi, wire.CloseSession:
+		return zkWrite
+	case wire.Auth:
+		if knownScheme(r.Scheme) {
+			return zkWrite
+		}
+		return zkRead
+	case wire.Sync:
+		return zkSync
+	default:
+		return zkRead
+	}
+}
+
+// take handles one frame, which is good until it returns. It blocks while too much
+// waits.
+func (p *zkPipeline) take(h wire.Header, record []byte, start int64) error {
+	if h.Type == wire.Ping { // it must not wait for anything, see answerPing
+		p.c.answerPing(h)
+		return nil
+	}
+	for {
+		p.mu.Lock()
+		if p.held.len() < zkMaxHeld && p.heldBytes < zkMaxHeldBytes {
+			break
+		}
+		p.mu.Unlock()
+		select {
+		case <-p.room:
+		case <-p.c.stopped:
+			return errStopped
+		}
+	}
+	defer p.mu.Unlock()
+	r := &p.scratch
+	if p.held.len() > 0 || !p.mayGo(h.Type) {
+		r = new(zkRequest)
+	}
+	r.read(h, record, start, &p.c.s.limits)
+	if r == &p.scratch {
+		p.do(r)
+		return nil
+	}
+	r.size = zkRequestOverhead + len(record)
+	p.held.push(r)
+	p.heldBytes += r.size
+	p.blocked.Store(true)
+	p.advanceLocked()
+	return nil
+}
+
+// zkRequestOverhead is what a held request counts for beside its record.
+const zkRequestOverhead = 512
+
+// read decodes a request. One that cannot be read is refused when its turn comes.
+func (r *zkRequest) read(h wire.Header, record []byte, start int64, l *Limits) {
+	r.Header, r.start, r.refusal = h, start, wire.OK
+	if !h.Type.Known() {
+		r.Request = wire.Request{}
+		r.refusal = wire.Unimplemented
+		return
+	}
+	if r.Request.Decode(h.Type, record) != nil {
+		r.refusal = wire.MarshallingError
+		return
+	}
+	if r.class() == zkWrite {
+		r.refusal = r.checkLimits(l)
+	}
+}
+
+// mayGo says whether a request of this type could be done now, if nothing is held.
+// It may say no where it could.
+func (p *zkPipeline) mayGo(t wire.Type) bool {
+	switch t {
+	case wire.Sync, wire.Auth:
+		return false
+	}
+	probe := zkRequest{Header: wire.Header{Type: t}}
+	return p.passes(probe.class())
+}
+
+// passes says whether a request of a class at the front may go. p.mu is held.
+func (p *zkPipeline) passes(class zkClass) bool {
+	if p.syncing || p.closed {
+		return false
+	}
+	if class == zkWrite {
+		return p.c.out.outstanding() < session.MaxUnacked && p.mayWrite()
+	}
+	return p.c.out.outstanding() == 0 && p.c.out.room()
+}
+
+// mayWrite holds writes back while the cluster has too much to do, or the session
+// writes faster than it may.
+func (p *zkPipeline) mayWrite() bool {
+	switch {
+	case p.c.s.node.Overloaded() != nil:
+		p.c.s.metrics.throttled.overload.Add(1)
+	case p.throttle != nil && !p.throttle.Allow():
+		p.c.s.metrics.throttled.rate.Add(1)
+	default:
+		return true
+	}
+	time.AfterFunc(zkRetry, func() { poke(p.c.out.wake) })
+	return false
+}
+
+// advance does what can be done of what is held.
+func (p *zkPipeline) advance() {
+	if !p.blocked.Load() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advanceLocked()
+}
+
+func (p *zkPipeline) advanceLocked() {
+	for p.held.len() > 0 && p.passes((*p.held.front()).class()) {
+		r := p.held.pop()
+		p.heldBytes -= r.size
+		p.do(r)
+		poke(p.room)
+	}
+	p.blocked.Store(p.held.len() > 0)
+}
+
+// do executes a request, or submits it. p.mu is held.
+func (p *zkPipeline) do(r *zkRequest) {
+	switch r.class() {
+	case zkWrite:
+		p.write(r)
+	case zkSync:
+		p.syncing = true
+		p.c.s.workers.Go(func() { p.sync(r) })
+	case zkRead:
+		p.c.answerRead(r, &p.caller)
+	}
+}
+
+// sync waits until this server has everything that was committed when it began,
+// answers, and lets what is behind go on.
+func (p *zkPipeline) sync(r *zkRequest) {
+	ctx, cancel := p.c.context()
+	defer cancel()
+	for {
+		err := p.c.s.node.Linearize(ctx)
+		if ctx.Err() != nil {
+			return // the connection has gone
+		}
+		if err == nil {
+			break
+		}
+		select { // without a leader it waits: the client leaves when it wants to
+		case <-time.After(roundPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+	p.c.answerSync(r)
+	p.mu.Lock()
+	p.syncing = false
+	p.advanceLocked()
+	p.mu.Unlock()
+}
+
+// knownScheme says whether a client may prove something by the scheme.
+func knownScheme(scheme string) bool { return scheme == "digest" || scheme == "ip" || scheme == "x509" }
+
+// frame reads the next frame. It is good until the next call.
+func (c *zkConn) frame() ([]byte, error) {
+	head, err := c.in.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	n := int(int32(head[0])<<24 | int32(head[1])<<16 | int32(head[2])<<8 | int32(head[3]))
+	if n < 0 || n > wire.MaxFrameBytes {
+		return nil, malformed("a frame of %d bytes, at most %d are taken", n, wire.MaxFrameBytes)
+	}
+	if 4+n <= c.in.Size() {
+		b, err := c.in.Peek(4 + n)
+		if err != nil {
+			return nil, err
+		}
+		_, err = c.in.Discard(4 + n) // the bytes stay where they are until the next read
+		return b[4:], err
+	}
+	if _, err := c.in.Discard(4); err != nil {
+		return nil, err
+	}
+	// A length alone must not cost memory: the buffer grows with what really comes.
+	return readAll(c.in, n)
+}
+
+// receive takes requests until the connection ends.
+func (c *zkConn) receive() error {
+	for {
+		b, err := c.frame()
+		if err != nil {
+			return err
+		}
+		h, record, err := wire.DecodeHeader(b)
+		if err != nil {
+			return malformed("a frame of %d bytes has no header", len(b))
+		}
+		c.received.Add(1)
+		c.s.node.Heard(c.session, c.gen)
+		if err := c.pipe.take(h, record, c.s.clock.now()); err != nil {
+			return err
+		}
+	}
+}
+
+// answerPing answers at once, whatever else waits: a client gives up a server that
+// does not. That the leader counts the client as alive is another matter, see
+// zkPort.sweep.
+func (c *zkConn) answerPing(h wire.Header) {
+	// Events up to this transaction are queued already.
+	c.out.reply(wire.ReplyHeader{Xid: h.Xid, Zxid: c.s.hub.firedZxid()}, h.Type, nil)
+}

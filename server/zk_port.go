@@ -1,0 +1,227 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/wire"
+)
+
+// zkReadBytes is the read buffer of a ZooKeeper connection: a few dozen requests.
+const zkReadBytes = 8 << 10
+
+// serveZooKeeper takes connections until the listener is closed.
+func (s *Server) serveZooKeeper() error {
+	if s.zkListener == nil {
+		return nil
+	}
+	for {
+		nc, err := s.zkListener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			if !passing(err) {
+				return fmt.Errorf("ZooKeeper port: %w", err)
+			}
+			s.log.Warn("cannot take a connection", "event", "accept_failed", "port", "zookeeper", "err", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		if !s.streams.begin() {
+			_ = nc.Close() // stopping
+			continue
+		}
+		s.workers.Go(func() {
+			defer s.streams.done()
+			defer nc.Close()
+			err := s.guarded("zookeeper", func() error { return s.handleZK(nc) })
+			if err != nil && !errors.Is(err, io.EOF) {
+				s.log.Debug("connection not let in", "port", "zookeeper", "peer", nc.RemoteAddr().String(), "err", err)
+			}
+		})
+	}
+}
+
+// acceptPause keeps a process without file descriptors from spinning.
+const acceptPause = 50 * time.Millisecond
+
+// passing says whether an error of accept may go away by itself.
+func passing(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne)
+}
+
+// handleZK serves one connection to its end.
+func (s *Server) handleZK(nc net.Conn) error {
+	if err := nc.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(nc, zkReadBytes)
+	first, err := in.Peek(1)
+	if err != nil {
+		return err
+	}
+	var state *tls.ConnectionState
+	switch {
+	case first[0] == tlsHandshake && s.tls != nil:
+		secured := tls.Server(rereadConn{nc, in}, s.clientTLS())
+		if err := secured.Handshake(); err != nil {
+			return err
+		}
+		now := secured.ConnectionState()
+		nc, in, state = &stallingConn{secured}, bufio.NewReaderSize(secured, zkReadBytes), &now
+	case s.tls != nil && !s.cfg.ZooKeeper.Plaintext:
+		return errors.New("not TLS")
+	}
+	if word, err := in.Peek(4); err != nil {
+		return err
+	} else if answer, ok := s.words.answer(string(word)); ok {
+		_, err := nc.Write([]byte(answer))
+		return err
+	}
+	c := newZKConn(s, nc, in, s.auth.arrived(nc.RemoteAddr(), state))
+	defer s.dropZK(c)
+	s.hub.join(c)
+	if err := c.handshake(); err != nil {
+		return err
+	}
+	if err := nc.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	c.serve()
+	return nil
+}
+
+// tlsHandshake is the first byte of a TLS connection. A frame's length begins with
+// it only if it is far too long.
+const tlsHandshake = 0x16
+
+// rereadConn reads what a buffer has already taken first.
+type rereadConn struct {
+	net.Conn
+	in io.Reader
+}
+
+func (c rereadConn) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+// stallingConn bounds each write of a TLS connection, which does not pass the
+// deadlines of what it wraps.
+type stallingConn struct{ *tls.Conn }
+
+func (c *stallingConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(writeStall)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// dropZK forgets a connection. Its writes may still be applied; nobody waits for
+// their answers.
+func (s *Server) dropZK(c *zkConn) {
+	c.stop()
+	c.out.end()
+	id, gen := c.give()
+	s.hub.leave(c, id)
+	if id != 0 {
+		s.node.DropLine(id, gen)
+		s.logEnd(id, c.guest.address, c.why.Load())
+	}
+}
+
+// zkSweepEvery is how often it is looked for clients that the leader has not heard
+// of in time.
+const zkSweepEvery = 200 * time.Millisecond
+
+// sweepZK closes the connections whose clients could lose their sessions here:
+// pings are answered at once, so a client cannot see that the leader does not hear
+// of it. When a third of its timeout has passed without that, it is sent to another
+// server, for which it has the rest.
+func (s *Server) sweepZK(ctx context.Context) {
+	if s.zkListener == nil {
+		return
+	}
+	tick := time.NewTicker(zkSweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, st := range s.hub.streams() {
+			c, ok := st.(*zkConn)
+			if !ok {
+				continue
+			}
+			id, gen, timeout := c.bound()
+			if id != 0 && s.cluster.Uncounted(id, gen) > timeout/3 {
+				c.end(errUncounted)
+			}
+		}
+	}
+}
+
+var errUncounted = errors.New("the leader has not heard of this client for a third of its session's timeout")
+
+// count counts an answered request.
+func (c *zkConn) count(op opName, err error, start int64) {
+	m := c.s.metrics
+	m.count(op, fsm.CodeOf(err))
+	if start != 0 {
+		m.durations[op].observe(c.s.clock.since(start))
+	}
+}
+
+// context is done when the connection is.
+func (c *zkConn) context() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.s.workers.Go(func() {
+		select {
+		case <-c.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
+}
+
+// readAll reads exactly n bytes into memory that grows as they come: a length alone
+// costs nothing.
+func readAll(in io.Reader, n int) ([]byte, error) {
+	const step = 64 << 10
+	b := make([]byte, 0, min(n, step))
+	for len(b) < n {
+		if len(b) == cap(b) {
+			b = append(make([]byte, 0, min(n, 2*cap(b))), b...)
+		}
+		m, err := io.ReadFull(in, b[len(b):cap(b)])
+		b = b[:len(b)+m]
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// expiredZK tells a client that its session is over.
+func (c *zkConn) expired(q *wire.ConnectRequest, err error) error {
+	c.out.raw(wire.Expired(q.HasReadOnly).Append(nil))
+	c.end(err)
+	c.flush()
+	return err
+}
+
+// flush sends what is queued, for a connection that is not served.
+func (c *zkConn) flush() {
+	if p := c.out.take(nil); len(p.bytes) > 0 {
+		_, _ = c.net.Write(p.bytes) // the connection ends in any case
+	}
+}

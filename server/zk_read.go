@@ -1,0 +1,231 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/session"
+	"github.com/coordd/coord/watch"
+	"github.com/coordd/coord/wire"
+	"github.com/coordd/coord/znode"
+)
+
+// answerRead executes what changes nothing, and refuses what cannot be done. All
+// writes before it are applied here; the pipeline's lock is held.
+func (c *zkConn) answerRead(r *zkRequest, caller *znode.Caller) {
+	if r.refusal != wire.OK {
+		c.refuse(r, r.refusal)
+		return
+	}
+	switch r.Header.Type {
+	case wire.Auth: // of a scheme that nobody knows
+		c.refuse(r, wire.AuthFailed)
+		c.end(errAuth)
+		return
+	case wire.SASL: // the answer of a server without it
+		c.out.reply(wire.ReplyHeader{Xid: r.Xid}, wire.SASL, &wire.Reply{})
+		return
+	}
+	var err error
+	c.s.machine.View(func(v *fsm.View) { err = c.executeRead(r, v, caller) })
+	c.count(zkOpName(r), err, r.start)
+}
+
+// refuse answers with a code. What does not exist is the end of the connection.
+func (c *zkConn) refuse(r *zkRequest, code wire.Code) {
+	c.s.metrics.count(zkOpName(r), fsm.CodeMalformed)
+	if code == wire.Unimplemented {
+		c.out.raw(wire.AppendUnknown(nil, r.Xid))
+		c.end(malformed("%s does not exist", r.Header.Type))
+		return
+	}
+	h := wire.ReplyHeader{Xid: r.Xid, Zxid: c.s.hub.firedZxid(), Err: code}
+	if code == wire.AuthFailed {
+		h.Zxid = 0
+	}
+	c.out.reply(h, r.Header.Type, nil)
+}
+
+// executeRead queues the reply and what watches ask for, all under the machine's
+// read lock: no event of a later transaction can come before it, none of an earlier
+// one behind.
+func (c *zkConn) executeRead(r *zkRequest, v *fsm.View, caller *znode.Caller) error {
+	var p wire.Reply
+	code, err := wire.OK, error(nil)
+	switch r.Header.Type {
+	case wire.SetWatches, wire.SetWatches2:
+		err = c.setWatches(r, v)
+	case wire.AddWatch, wire.RemoveWatches, wire.CheckWatches:
+		code = c.changeWatch(r)
+	case wire.MultiRead:
+		p.Results = zkReadAll(r, v, caller)
+	default:
+		err = zkLook(&r.Request.Op, &p, v, caller)
+		if r.Watch {
+			if werr := c.watchRead(&r.Request.Op, err); werr != nil {
+				err = werr
+			}
+		}
+	}
+	if err != nil {
+		code = zkReadCode(r.Header.Type, err)
+	}
+	c.out.reply(wire.ReplyHeader{Xid: r.Xid, Zxid: v.Zxid, Err: code}, r.Header.Type, &p)
+	return err
+}
+
+// zkLook finds the answer to a read of one node.
+func zkLook(op *wire.Op, p *wire.Reply, v *fsm.View, caller *znode.Caller) (err error) {
+	switch op.Type {
+	case wire.GetData:
+		p.Data, p.Stat, err = v.Tree.Get(op.Path, caller)
+	case wire.Exists:
+		var ok bool
+		if p.Stat, ok = v.Tree.Exists(op.Path); !ok {
+			return zkAbsent(op.Path)
+		}
+	case wire.GetACL:
+		p.ACL, p.Stat, err = v.Tree.ACL(op.Path, caller)
+	case wire.GetChildren, wire.GetChildren2:
+		p.Names, p.Stat, err = v.Tree.Children(op.Path, caller)
+	case wire.GetAllChildrenNumber:
+		var n int
+		n, err = v.Tree.CountDescendants(op.Path, caller)
+		p.Number = int32(n)
+	case wire.GetEphemerals:
+		p.Names = v.Tree.Ephemerals(caller.Session, "/")
+		if op.Path != "" {
+			p.Names = startingWith(p.Names, op.Path)
+		}
+	case wire.WhoAmI:
+		p.Clients = clientInfo(caller.Identities)
+	case wire.Reconfig:
+		return zkReconfig(v, caller)
+	}
+	return err
+}
+
+// zkAbsent is the answer to exists. ZooKeeper looks at a path with a zero byte only
+// there.
+func zkAbsent(path string) error {
+	if strings.IndexByte(path, 0) >= 0 {
+		return znode.ErrBadArguments
+	}
+	return znode.ErrNoNode
+}
+
+// errReconfig is the answer to reconfig from those who might use it.
+var errReconfig = fmt.Errorf("membership is not changed over this port")
+
+// zkReconfig checks the permission first, as ZooKeeper does.
+func zkReconfig(v *fsm.View, caller *znode.Caller) error {
+	list, _, err := v.Tree.ACL(zkConfigPath, &znode.Caller{Trusted: true})
+	if err != nil {
+		return err
+	}
+	if !caller.Trusted && !isSuper(caller) && !znode.Permits(list, znode.PermWrite, caller) {
+		return znode.ErrNoAuth
+	}
+	return errReconfig
+}
+
+// zkConfigPath is where ZooKeeper's clients look for the servers.
+const zkConfigPath = "/zookeeper/config"
+
+// zkReadCode is the code of a read that failed: reads do not check paths, a
+// malformed one is just not there.
+func zkReadCode(t wire.Type, err error) wire.Code {
+	switch code := zkCode(err); {
+	case err == errReconfig: //nolint:errorlint // it is returned bare
+		return wire.ReconfigDisabled
+	case code == wire.BadArguments && t != wire.Exists:
+		return wire.NoNode
+	default:
+		return code
+	}
+}
+
+// startingWith keeps the paths that begin with a text, which need not end at a
+// slash.
+func startingWith(paths []string, prefix string) []string {
+	var out []string
+	for _, p := range paths {
+		if strings.HasPrefix(p, prefix) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// clientInfo shows who a connection is; of a digest the user alone.
+func clientInfo(ids []session.Identity) []wire.ClientInfo {
+	out := make([]wire.ClientInfo, 0, len(ids))
+	for _, id := range ids {
+		user := id.ID
+		if id.Scheme == "digest" {
+			user, _, _ = strings.Cut(user, ":")
+		}
+		out = append(out, wire.ClientInfo{Scheme: id.Scheme, User: user})
+	}
+	return out
+}
+
+// zkReadAll answers a multiRead: each for itself.
+func zkReadAll(r *zkRequest, v *fsm.View, caller *znode.Caller) []wire.Result {
+	out := make([]wire.Result, len(r.Ops))
+	for i := range r.Ops {
+		if err := zkLook(&r.Ops[i], &out[i].Reply, v, caller); err != nil {
+			out[i] = wire.Result{Err: zkReadCode(r.Ops[i].Type, err)}
+			continue
+		}
+		out[i].Type = r.Ops[i].Type
+	}
+	return out
+}
+
+// answerSync answers a sync whose round is done.
+func (c *zkConn) answerSync(r *zkRequest) {
+	c.s.machine.View(func(v *fsm.View) {
+		c.out.reply(wire.ReplyHeader{Xid: r.Xid, Zxid: v.Zxid}, wire.Sync, &wire.Reply{Path: r.Path})
+	})
+	c.count(opSync, nil, r.start)
+}
+
+// oneShot is the watch that a read with the flag sets.
+func zkOneShot(t wire.Type) (watch.Kind, bool) {
+	switch t {
+	case wire.GetData:
+		return watch.OneShotData, true
+	case wire.Exists:
+		return watch.OneShotExists, true
+	case wire.GetChildren, wire.GetChildren2:
+		return watch.OneShotChildren, true
+	default:
+		return 0, false
+	}
+}
+
+// watchRead sets the watch of a read. One that found nothing sets none, except
+// exists, whose answer "no" is what is watched.
+func (c *zkConn) watchRead(op *wire.Op, err error) error {
+	kind, ok := zkOneShot(op.Type)
+	if !ok || err != nil && (op.Type != wire.Exists || !isNoNode(err)) {
+		return nil
+	}
+	h := c.s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return c.addWatchLocked(op.Path, kind)
+}
+
+// addWatchLocked registers a watch; one that is there already is fine.
+func (c *zkConn) addWatchLocked(path string, kind watch.Kind) error {
+	h := c.s.hub
+	most := h.s.limits.WatchesPerSession
+	if n := h.watches.CountOf(c.sub); n >= most && !h.watches.Has(c.sub, path, kind) {
+		return &limitError{kind: fsm.ErrLimit, what: "watches of one connection", have: int64(n) + 1, most: int64(most), setting: settingWatches}
+	}
+	h.watches.Add(c.sub, 0, path, kind)
+	return nil
+}
