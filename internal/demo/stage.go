@@ -42,6 +42,9 @@ func perform(ctx context.Context, name string, o Options, act func(context.Conte
 		if err := s.setCluster(ctx); err != nil {
 			return err
 		}
+		if err := s.makeRoot(ctx); err != nil {
+			return err
+		}
 		return act(ctx, s)
 	})
 }
@@ -79,10 +82,10 @@ func (s *stage) end() error {
 	for _, w := range s.workers {
 		w.end()
 	}
-	s.sweep()
 	for _, c := range s.clients {
 		_ = c.Close() // its session ends by itself at the latest
 	}
+	s.sweep()
 	var errs []error
 	for i := len(s.endings) - 1; i >= 0; i-- {
 		errs = append(errs, s.endings[i]())
@@ -104,32 +107,4 @@ func (s *stage) dial(ctx context.Context, name string, opts ...client.Option) (*
 func (c *Cluster) dial(ctx context.Context, more ...client.Option) (*client.Client, error) {
 	opts := append(c.options(), client.WithLogger(slog.New(slog.DiscardHandler)))
 	return client.Dial(ctx, c.Endpoints, append(opts, more...)...)
-}
-
-// sweepGrace is how long the removal of our znodes may take.
-const sweepGrace = 5 * time.Second
-
-// sweep deletes what this run has left in the tree. What it cannot delete is
-// below a name that no other run uses.
-func (s *stage) sweep() {
-	ctx, cancel := context.WithTimeout(context.Background(), sweepGrace)
-	defer cancel()
-	if s.own != nil || s.cluster.Endpoints == "" {
-		return // a cluster of our own goes away as a whole
-	}
-	c, err := s.cluster.dial(ctx, client.WithoutSession())
-	if err != nil {
-		return
-	}
-	defer func() { _ = c.Close() }()
-	var paths []string
-	for n, err := range c.Walk(ctx, s.root, client.WithoutData()) {
-		if err != nil {
-			return
-		}
-		paths = append(paths, n.Path)
-	}
-	for i := len(paths) - 1; i >= 0; i-- { // children first
-		_ = c.Delete(ctx, paths[i], client.AnyVersion) // it may have gone by itself
-	}
 }

@@ -75,20 +75,6 @@ func takeTicket(ctx context.Context, c *client.Client, path string) (client.Crea
 	}
 }
 
-// makeFolder makes path, all missing parts as containers.
-func makeFolder(ctx context.Context, c *client.Client, path string) error {
-	for i := 1; i <= len(path); i++ {
-		if i < len(path) && path[i] != '/' {
-			continue
-		}
-		_, err := c.Create(ctx, path[:i], nil, client.WithContainer())
-		if err != nil && !errors.Is(err, client.ErrNodeExists) {
-			return err
-		}
-	}
-	return nil
-}
-
 // release gives the lock up. That it was another's by then is an answer, too.
 func (w *worker) release(ctx context.Context, _ command) (workerEvent, error) {
 	if w.handle == nil {
