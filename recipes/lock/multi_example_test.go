@@ -46,6 +46,11 @@ func ExampleRefuseDeadlock() {
 			_, err := lock.New(b, "/locks/x").Acquire(ctx)
 			done <- err
 		}()
+		for {
+			if x, err := lock.Inspect(ctx, a, "/locks/x"); err != nil || len(x.Waiters) > 0 {
+				break
+			}
+		}
 		_, err := lock.New(a, "/locks/y", lock.RefuseDeadlock()).Acquire(ctx)
 		fmt.Println(errors.Is(err, lock.ErrDeadlock))
 		var deadlock *lock.DeadlockError
