@@ -73,10 +73,10 @@ func (s *Scenario) everyStep(t *testing.T, f Fault, seed uint64) (problems []str
 	}
 	switch {
 	case len(problems) > 0:
-	case f == Cancel || f == Kill: // these leave something half done
-		problems = s.foldersLeft(t, eye)
 	case f != None && steps == 0:
 		problems = []string{"the scenario has no step: it sends nothing"}
+	case f == Cancel || f == Kill: // these leave something half done
+		problems = s.foldersLeft(t, eye)
 	}
 	return problems
 }

@@ -33,7 +33,7 @@ type observer struct {
 	mu      sync.Mutex // guards below
 	held    map[*holding]struct{}
 	tokens  map[string]fence.Token // highest of each lock
-	excused time.Time              // from when on the victim must know; zero: never excused
+	excused time.Time              // from when on the victim must know; zero: it always must
 	buried  bool                   // the victim is dead
 	faults  []string
 }
@@ -81,28 +81,30 @@ func (o *observer) enter(by string, h Hold) (leave func()) {
 	}
 }
 
-// checkTokenLocked: tokens rise. Those that share enter in no certain order.
+// checkTokenLocked: tokens rise. Those that share enter in no certain order, and
+// one that has lost what it got before it could enter is late.
 func (o *observer) checkTokenLocked(me *holding) {
 	last := o.tokens[me.Lock]
+	o.tokens[me.Lock] = max(last, me.Token)
 	alone := !me.Shared && me.Limit <= 1
-	late := me.Context.Err() != nil || o.mayBeWrongLocked(me) // it may have been granted before
-	if me.Token != 0 && alone && me.Token <= last && !late {
+	switch {
+	case me.Token == 0 || !alone || me.Token > last || me.Context.Err() != nil:
+	case o.mayBeWrongLocked(me):
+		o.checkLaterLocked(me)
+	default:
 		o.failLocked("%s entered %q with token %s, after token %s", me.by, me.Lock, me.Token, last)
 	}
-	o.tokens[me.Lock] = max(last, me.Token)
 }
 
 // checkOthersLocked: nobody holds who should not.
 func (o *observer) checkOthersLocked(me *holding) {
-	if me.Context.Err() != nil || o.mayBeWrongLocked(me) {
-		return
-	}
 	others := 0
 	for h := range o.held {
-		if h.Lock != me.Lock || h.Context.Err() != nil || o.mayBeWrongLocked(h) {
+		if h.Lock != me.Lock || h.Context.Err() != nil || me.Context.Err() != nil || me.Shared && h.Shared {
 			continue
 		}
-		if me.Shared && h.Shared {
+		if o.mayBeWrongLocked(h) || o.mayBeWrongLocked(me) {
+			o.checkLaterLocked(h, me)
 			continue
 		}
 		if others++; me.Shared || h.Shared || others >= max(me.Limit, 1) {
@@ -115,7 +117,23 @@ func (o *observer) checkOthersLocked(me *holding) {
 // does not: it was paused, or its session was ended by force, and it had no time
 // to learn of it.
 func (o *observer) mayBeWrongLocked(h *holding) bool {
-	return h.by == victim && (o.buried || !o.excused.IsZero() && time.Now().Before(o.excused))
+	return h.by == victim && time.Now().Before(o.excused)
+}
+
+// checkLaterLocked makes sure that the victim learns of it in time.
+func (o *observer) checkLaterLocked(pair ...*holding) {
+	for _, h := range pair {
+		if h.by != victim || h.Limit > 1 { // with a limit there may have been room for both
+			continue
+		}
+		time.AfterFunc(time.Until(o.excused), func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if _, held := o.held[h]; held && h.Context.Err() == nil {
+				o.failLocked("victim held it for %s longer than it could be wrong about that (%q, token %s)", grace, h.Lock, h.Token)
+			}
+		})
+	}
 }
 
 // excuse lets the victim be wrong for some time, and a grace.
