@@ -27,9 +27,9 @@ type machine struct {
 func (c *Cluster) newMachine() *machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count++
-	m := &machine{host: fmt.Sprintf("client-%d", c.count), began: time.Now()}
+	m := &machine{host: fmt.Sprintf("client-%d", len(c.machines)+1), began: time.Now()}
 	m.tap = &tap{cut: func() { c.net.Reset(m.host) }}
+	c.machines = append(c.machines, m)
 	return m
 }
 
@@ -80,7 +80,8 @@ func (c *Cluster) optionsOf(m *machine) []client.Option {
 func (c *Cluster) Target() string { return c.local.Target() }
 
 // DialOptions make a client reach this cluster, for code that dials itself. Each
-// client needs its own: they are a machine for it.
+// client needs its own: they are a machine for it. Who dials also closes, before
+// the test ends.
 func (c *Cluster) DialOptions() []client.Option { return c.optionsOf(c.newMachine()) }
 
 // Dial connects a client with a session, on a machine of its own. It is closed
@@ -100,14 +101,21 @@ func (c *Cluster) Dial(opts ...client.Option) *client.Client {
 	return cl
 }
 
-// machineOf finds the machine that a client runs on.
+// machineOf finds the machine that a client runs on: one of Dial, or one that has
+// dialed with DialOptions and has a session.
 func (c *Cluster) machineOf(cl *client.Client) *machine {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.clients[cl]
-	if m == nil {
-		c.t.Fatal("coordtest: the client was not made by Cluster.Dial")
+	if m := c.clients[cl]; m != nil {
+		return m
 	}
-	return m
+	id := cl.Session().ID()
+	for _, m := range c.machines {
+		if id != 0 && m.tap.knows(id) {
+			return m
+		}
+	}
+	c.t.Fatal("coordtest: the client was made neither by Dial nor with DialOptions, or has no session")
+	return nil
 }

@@ -22,11 +22,11 @@ type Cluster struct {
 	local   *localcluster.Cluster
 	servers []*host
 
-	mu      sync.Mutex // guards below
-	clients map[*client.Client]*machine
-	count   int            // of machines
-	undo    []func()       // of disturbances, at the end
-	looker  *client.Client // see Paths
+	mu       sync.Mutex // guards below
+	clients  map[*client.Client]*machine
+	machines []*machine     // of all clients
+	undo     []func()       // of disturbances, at the end
+	looker   *client.Client // see Paths
 }
 
 // startTime bounds the start of a cluster, and what Cluster waits for otherwise.

@@ -78,3 +78,26 @@ func TestExpireEndsASessionAndItsHolderHears(t *testing.T) {
 		c.Expire(h.Session()) // it has ended: nothing happens
 	})
 }
+
+// TestCodeThatDialsItselfCanBeDisturbed, as soon as it has a session.
+func TestCodeThatDialsItselfCanBeDisturbed(t *testing.T) {
+	inFakeTime(t, func(t *testing.T) {
+		c := Start(t)
+		one, err := client.Dial(t.Context(), c.Target(), c.DialOptions()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer one.Close()
+		two, err := client.Dial(t.Context(), c.Target(), c.DialOptions()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer two.Close()
+		h := acquire(t, one, "/l")
+		c.Partition(one)
+		put(t, two, "/n")
+		if took := lostWithin(t, h, time.Minute); took < 5*time.Second {
+			t.Errorf("lost after %s", took)
+		}
+	})
+}

@@ -9,14 +9,33 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/client"
 )
 
 // tap sits between a client and its connections, and drops replies.
 type tap struct {
 	cut func() // breaks the connections
 
-	mu    sync.Mutex // guards below
-	armed int        // replies to drop
+	mu       sync.Mutex // guards below
+	armed    int        // replies to drop
+	sessions map[client.SessionID]bool
+}
+
+// met notes a session that was welcomed.
+func (t *tap) met(id client.SessionID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sessions == nil {
+		t.sessions = map[client.SessionID]bool{}
+	}
+	t.sessions[id] = true
+}
+
+// knows says that a session was welcomed here.
+func (t *tap) knows(id client.SessionID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sessions[id]
 }
 
 func (t *tap) arm() {
@@ -90,6 +109,9 @@ func (s *tappedStream) RecvMsg(m any) error {
 	a, ok := m.(*coordpb.SessionReply)
 	if !ok {
 		return nil
+	}
+	if id := a.GetWelcome().GetSessionId(); id != 0 {
+		s.tap.met(client.SessionID(id))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
