@@ -221,23 +221,22 @@ func TestLeaderThatIsCutOffStopsBeforeTheNextOneStarts(t *testing.T) {
 			}
 			c.Server("n2").Refuse(&coordpb.Error{Code: coordpb.Code_CODE_UNAVAILABLE})
 			c.Server("n1").Mute()
-			began2 := make(chan time.Time, 1)
 			for len(stopped) == 0 {
 				if c.ExpireSilent() != 0 {
 					t.Fatal("the cluster was first")
 				}
 				time.Sleep(time.Millisecond)
 			}
-			c.Server("n2").Refuse(nil)
 			for c.ExpireSilent() == 0 {
 				time.Sleep(time.Millisecond)
 			}
+			c.Server("n2").Refuse(nil)
 			c.Server("n1").Unmute()
-			resign(t, campaign(t, New(connect(t, c), "/e"), "new"))
-			began2 <- time.Now()
-			if a, b := <-stopped, <-began2; !a.Before(b) {
-				t.Fatalf("rate %v: the old one stopped at %s, the next started at %s", rate, a, b)
+			fresh := campaign(t, New(connect(t, c), "/e"), "new")
+			if at := <-stopped; !at.Before(time.Now()) || fresh.FencingToken() <= l.FencingToken() {
+				t.Fatalf("rate %v: the old one stopped at %s, the next started at %s", rate, at, time.Now())
 			}
+			resign(t, fresh)
 		})
 	}
 }

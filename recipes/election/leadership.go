@@ -83,6 +83,8 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 		return l.deposed(ctx)
 	case failed(err, 1): // somebody has deleted it
 		return l.publish(ctx, value)
+	case err != nil && !l.Held():
+		return fmt.Errorf("%w; %w", context.Cause(l.Context()), err)
 	case err != nil:
 		return err
 	}

@@ -13,16 +13,26 @@ import (
 const (
 	firstPause   = 50 * time.Millisecond
 	longestPause = 10 * time.Second
+	// calm is how long after a pause nothing must have failed for the next one
+	// to be the shortest again.
+	calm = time.Minute
 )
 
 // Pause is a pause between failed attempts that doubles each time, up to ten
 // seconds, and is shortened by a random part of up to a half, so that many who
-// failed together do not come back together. The zero value is ready; one
-// goroutine at a time.
-type Pause struct{ next time.Duration }
+// failed together do not come back together. It begins anew when nothing has
+// failed for a minute. The zero value is ready; one goroutine at a time.
+type Pause struct {
+	next time.Duration
+	over time.Time // the end of the pause before
+}
 
 // Wait pauses. It returns ctx's error if that ends first.
 func (p *Pause) Wait(ctx context.Context) error {
+	if time.Since(p.over) > calm {
+		p.Reset()
+	}
+	defer func() { p.over = time.Now() }()
 	p.next = min(max(2*p.next, firstPause), longestPause)
 	t := time.NewTimer(p.next - rand.N(p.next/2))
 	defer t.Stop()
