@@ -69,6 +69,7 @@ type Server struct {
 	httpListener net.Listener // nil without HTTP
 	zkListener   *connCounter // nil without a ZooKeeper port
 	words        *words
+	members      atomic.Pointer[cluster.Members] // as the leader saw them last; empty elsewhere
 	grpc         *grpc.Server
 	http         *http.Server
 
@@ -125,6 +126,8 @@ func newParts(cfg Config) *Server {
 	s.hub, s.queues = newHub(s), newQueues(s.clock)
 	s.reader = newReader(s)
 	s.ready.Store(&readiness{})
+	s.words = newWords(s, cfg.ZooKeeper.Words)
+	s.members.Store(&cluster.Members{})
 	return s
 }
 
@@ -296,6 +299,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { s.watchHealth(life); return nil })
 	g.Go(func() error { s.sweep(life); return nil })
 	g.Go(func() error { s.sweepZK(life); return nil })
+	g.Go(func() error { s.keepZKConfig(life); return nil })
 	g.Go(func() error { s.stalls.run(life); return nil })
 	s.log.Info("serving", "event", "serving", "grpc", s.cfg.Advertise.GRPC, "http", s.cfg.Advertise.HTTP)
 

@@ -42,10 +42,11 @@ type zkConn struct {
 	// sub is guarded by hub.mu.
 	sub *watch.Subscriber
 
-	pipe     zkPipeline
-	received atomic.Uint64 // requests, for the words
-	sent     atomic.Uint64 // packets
-	since    time.Time
+	pipe zkPipeline
+	// For the words.
+	received, sent atomic.Uint64 // requests and replies
+	lastXid        atomic.Int32
+	since          time.Time
 
 	why      atomic.Pointer[error] // of the first end; nil if the client left
 	stopOnce sync.Once
@@ -133,6 +134,13 @@ func (c *zkConn) bound() (session.ID, uint64, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session, c.gen, c.timeout
+}
+
+// waiting is the number of requests without an answer.
+func (c *zkConn) waiting() int {
+	c.pipe.mu.Lock()
+	defer c.pipe.mu.Unlock()
+	return c.pipe.held.len() + c.out.outstanding()
 }
 
 // give marks the connection as dropped and returns what it had adopted.

@@ -276,6 +276,8 @@ func (c *zkConn) receive() error {
 			return malformed("a frame of %d bytes has no header", len(b))
 		}
 		c.received.Add(1)
+		c.lastXid.Store(h.Xid)
+		c.s.words.stats.received.Add(1)
 		c.s.node.Heard(c.session, c.gen)
 		if err := c.pipe.take(h, record, c.s.clock.now()); err != nil {
 			return err
@@ -289,4 +291,6 @@ func (c *zkConn) receive() error {
 func (c *zkConn) answerPing(h wire.Header) {
 	// Events up to this transaction are queued already.
 	c.out.reply(wire.ReplyHeader{Xid: h.Xid, Zxid: c.s.hub.firedZxid()}, h.Type, nil)
+	c.sent.Add(1)
+	c.s.words.stats.sent.Add(1)
 }

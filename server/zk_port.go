@@ -175,9 +175,11 @@ var errUncounted = errors.New("the leader has not heard of this client for a thi
 func (c *zkConn) count(op opName, err error, start int64) {
 	m := c.s.metrics
 	m.count(op, fsm.CodeOf(err))
-	if start != 0 {
-		m.durations[op].observe(c.s.clock.since(start))
-	}
+	took := c.s.clock.since(start)
+	m.durations[op].observe(took)
+	c.sent.Add(1)
+	c.s.words.stats.sent.Add(1)
+	c.s.words.stats.observe(took)
 }
 
 // context is done when the connection is.

@@ -1,0 +1,146 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coordd/coord/cluster"
+	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/znode"
+)
+
+// zkConfigEvery is how often the leader compares what clients are told of the
+// servers with what it knows of them.
+const zkConfigEvery = time.Second
+
+// keepZKConfig keeps /zookeeper/config true while this server leads. Curator reads
+// it on every connect, watches it, and takes its servers from it.
+func (s *Server) keepZKConfig(ctx context.Context) {
+	if s.zkListener == nil {
+		return
+	}
+	tick := time.NewTicker(zkConfigEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !s.cluster.Status().Leading {
+			continue
+		}
+		m := s.cluster.Members(ctx)
+		s.members.Store(&m)
+		s.updateZKConfig(m.Members)
+	}
+}
+
+// updateZKConfig sets the node if it says something else. The write is conditional
+// on what was read, so two leaders of a moment cannot undo each other's.
+func (s *Server) updateZKConfig(members []cluster.Member) {
+	var data []byte
+	var st znode.Stat
+	s.machine.View(func(v *fsm.View) {
+		data, st, _ = v.Tree.Get(zkConfigPath, &znode.Caller{Trusted: true}) // it is always there
+	})
+	lines, version := splitZKConfig(string(data))
+	want := zkConfigLines(members, lines)
+	if len(want) == 0 || slices.Equal(want, lines) {
+		return
+	}
+	text := strings.Join(want, "\n") + fmt.Sprintf("\nversion=%x", version+1)
+	s.node.Propose(&fsm.Command{Kind: fsm.CmdWrite, Write: &fsm.Write{Trusted: true, Ops: []znode.Op{{
+		Kind: znode.OpSet, Path: zkConfigPath, Data: []byte(text), Version: st.Version,
+	}}}}, nil)
+}
+
+// splitZKConfig takes the text apart into lines of servers and the version.
+func splitZKConfig(text string) (lines []string, version uint64) {
+	for line := range strings.SplitSeq(text, "\n") {
+		if v, ok := strings.CutPrefix(line, "version="); ok {
+			version, _ = strconv.ParseUint(v, 16, 64) // ours, or the 0 of a new tree
+		} else if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines, version
+}
+
+// zkConfigLines is one line for each server: its number, its address between
+// servers (ZooKeeper has two, ours is one), its role, and its address for clients.
+// A server whose clients' address is not known at the moment keeps the one it had.
+func zkConfigLines(members []cluster.Member, old []string) []string {
+	peers := make([]cluster.Peer, len(members))
+	for i, m := range members {
+		peers[i] = cluster.Peer{Name: m.Name}
+	}
+	var out []string
+	for _, m := range members {
+		host, port, err := net.SplitHostPort(m.PeerAddress)
+		if err != nil {
+			continue
+		}
+		role := "participant"
+		if m.Role == cluster.RoleJoining {
+			role = "observer"
+		}
+		head := fmt.Sprintf("server.%d=%s:%s:%s:%s", serverNumber(peers, m.Name), bracketed(host), port, port, role)
+		out = append(out, head+clientPart(m, head, old))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func clientPart(m cluster.Member, head string, old []string) string {
+	if m.ZooKeeperAddress != "" {
+		return ";" + m.ZooKeeperAddress
+	}
+	for _, line := range old {
+		if rest, ok := strings.CutPrefix(line, head); ok {
+			return rest
+		}
+	}
+	return ""
+}
+
+func bracketed(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}
+
+// serverNumber is the number by which ZooKeeper's tools call a server: that at the
+// end of its name, if all names end in different ones, else its place in the order
+// of names, from 1.
+func serverNumber(peers []cluster.Peer, name string) int {
+	names := make([]string, len(peers))
+	numbers := make(map[int]bool)
+	for i, p := range peers {
+		names[i] = p.Name
+		if n := trailingNumber(p.Name); n > 0 {
+			numbers[n] = true
+		}
+	}
+	if len(numbers) == len(peers) {
+		return trailingNumber(name)
+	}
+	slices.Sort(names)
+	return cmp.Or(slices.Index(names, name)+1, 1)
+}
+
+func trailingNumber(name string) int {
+	digits := name[len(strings.TrimRight(name, "0123456789")):]
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0
+	}
+	return n
+}
