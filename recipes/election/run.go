@@ -35,8 +35,8 @@ func (e *Election) Run(ctx context.Context, value []byte, fn func(ctx context.Co
 		return fmt.Errorf("%w: %s", ErrRunning, e.path)
 	}
 	defer e.running.Store(false)
-	r := &runner{e: e, value: slices.Clone(value), fn: fn, sessions: renewal.NewSessions(e.c), opts: e.opts}
-	defer func() { _ = r.sessions.Close(context.WithoutCancel(ctx)) }()
+	r := &runner{e: e, value: slices.Clone(value), fn: fn, locker: renewal.NewLocker(e.c, e.opts)}
+	defer func() { _ = r.locker.Close(context.WithoutCancel(ctx)) }()
 	var pause renewal.Pause
 	for ctx.Err() == nil {
 		t := r.term(ctx)
@@ -56,12 +56,10 @@ func (e *Election) Run(ctx context.Context, value []byte, fn func(ctx context.Co
 
 // runner is one Run.
 type runner struct {
-	e        *Election
-	value    []byte
-	fn       func(ctx context.Context, l *Leadership) error
-	sessions *renewal.Sessions
-	opts     []lock.Option
-	expired  bool // the session that opts name is over
+	e      *Election
+	value  []byte
+	fn     func(ctx context.Context, l *Leadership) error
+	locker *renewal.Locker
 }
 
 // term is one candidacy, and the leadership that came of it.
@@ -71,16 +69,13 @@ type term struct {
 }
 
 func (r *runner) term(ctx context.Context) term {
-	if r.expired {
-		s, err := r.sessions.Next(ctx)
-		if err != nil {
-			return term{err, renewal.Hopeless(err)}
-		}
-		r.expired, r.opts = false, append(slices.Clone(r.e.opts), lock.WithSession(s))
+	opts, _, err := r.locker.Options(ctx)
+	if err != nil {
+		return term{err, renewal.Hopeless(err)}
 	}
 	var handle *lock.Handle
 	var own error // what fn has returned
-	err := lock.New(r.e.c, r.e.path, r.opts...).Do(ctx, func(ctx context.Context, h *lock.Handle) error {
+	err = lock.New(r.e.c, r.e.path, opts...).Do(ctx, func(ctx context.Context, h *lock.Handle) error {
 		handle = h
 		l, err := r.e.lead(ctx, h, r.value)
 		if err != nil {
@@ -90,10 +85,7 @@ func (r *runner) term(ctx context.Context) term {
 		own = r.fn(ctx, l)
 		return own
 	})
-	if handle != nil {
-		r.sessions.Adopt(handle.Session())
-	}
-	r.expired = r.sessions.Current().Context().Err() != nil || handle == nil && errors.Is(err, client.ErrSessionExpired)
+	r.locker.Ended(handle, err)
 	if own != nil {
 		return term{own, ctx.Err() != nil || !ofLoss(own) || !errors.Is(err, lock.ErrLost)}
 	}
