@@ -15,9 +15,6 @@ import (
 	"github.com/coordd/coord/znode"
 )
 
-// protocolLabel is the value of the protocol label for what this package counts.
-const protocolLabel = "grpc"
-
 // registry has the metrics of this server, the process and the Raft library.
 func (s *Server) registry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
@@ -89,8 +86,10 @@ func (c collector) collectProcess(out collection) {
 	out.gauge("coord_build_info", "Always 1; the labels say which build this is.", 1,
 		"version", s.cfg.Version, "revision", buildinfo.Revision(), "goversion", runtime.Version())
 	out.gauge("coord_start_time_seconds", "When the server was started, in seconds since 1970.", float64(s.started.UnixMilli())/1000)
-	out.gauge("coord_connections", "Open client connections.", float64(s.grpcListener.count()), "protocol", protocolLabel)
-	out.counter("coord_connections_refused_total", "Client connections closed at once because of a limit.", s.grpcListener.refused.Load(), "protocol", protocolLabel)
+	for p, l := range s.listeners() {
+		out.gauge("coord_connections", "Open client connections.", float64(l.count()), "protocol", p.String())
+		out.counter("coord_connections_refused_total", "Client connections closed at once because of a limit.", l.refused.Load(), "protocol", p.String())
+	}
 	out.counter("coord_internal_errors_total", "Errors that should not be. Their text is in the log.", s.faults.n.Load())
 	out.counter("coord_panics_total", "Panics that ended one request or stream.", s.metrics.panics.Load())
 	out.add(prometheus.CounterValue, "coord_process_stall_seconds_total", "Time in which this process should have run and did not.", s.stalls.seconds(), nil)
@@ -113,33 +112,44 @@ func (c collector) collectTLS(out collection) {
 
 func (c collector) collectRequests(out collection) {
 	m := c.s.metrics
-	for op := opName(0); op < opNames; op++ {
-		seen := false
-		for code := range m.requests[op] {
-			if n := m.requests[op][code].Load(); n > 0 {
-				seen = true
-				out.counter("coord_requests_total", "Requests answered.", n,
-					"protocol", protocolLabel, "op", op.String(), "code", coordpb.Code(code).String())
-			}
-		}
-		if seen {
-			out.histogram("coord_request_duration_seconds", "From the arrival of a request until its answer is sent.", &m.durations[op],
-				"protocol", protocolLabel, "op", op.String())
-		}
+	for p := range m.by {
+		collectCounts(out, &m.by[p], protocol(p))
 	}
-	flight := c.s.unary.Load()
+	flight := [numProtocols]int64{protoGRPC: c.s.unary.Load()}
 	for _, st := range c.s.hub.streams() {
-		if own, ok := st.(*conn); ok {
-			flight += own.unsent.Load()
+		switch own := st.(type) {
+		case *conn:
+			flight[protoGRPC] += own.unsent.Load()
+		case *zkConn:
+			flight[protoZooKeeper] += int64(own.waiting())
 		}
 	}
-	out.gauge("coord_requests_in_flight", "Requests that are unanswered.", float64(flight), "protocol", protocolLabel)
+	for p, n := range flight {
+		out.gauge("coord_requests_in_flight", "Requests that are unanswered.", float64(n), "protocol", protocol(p).String())
+	}
 	const throttled = "coord_throttled_requests_total"
 	const throttledHelp = "Requests that were held back or refused because of a limit."
 	out.counter(throttled, throttledHelp, m.throttled.rate.Load(), "reason", "writes_per_second")
 	out.counter(throttled, throttledHelp, m.throttled.overload.Load(), "reason", "overload")
 	out.counter(throttled, throttledHelp, m.throttled.unary.Load(), "reason", "unary_in_flight")
 	out.counter("coord_admin_refused_total", "Admin calls refused for want of an admin identity.", m.refused.Load())
+}
+
+func collectCounts(out collection, m *requestCounts, p protocol) {
+	for op := opName(0); op < opNames; op++ {
+		seen := false
+		for code := range m.requests[op] {
+			if n := m.requests[op][code].Load(); n > 0 {
+				seen = true
+				out.counter("coord_requests_total", "Requests answered.", n,
+					"protocol", p.String(), "op", op.String(), "code", coordpb.Code(code).String())
+			}
+		}
+		if seen {
+			out.histogram("coord_request_duration_seconds", "From the arrival of a request until its answer is sent.", &m.durations[op],
+				"protocol", p.String(), "op", op.String())
+		}
+	}
 }
 
 func (c collector) collectState(out collection) {
@@ -165,14 +175,24 @@ func (c collector) collectState(out collection) {
 
 func (c collector) collectSessions(out collection) {
 	h := c.s.hub
-	var open int
-	c.s.machine.View(func(v *fsm.View) { open = v.Sessions.Len() })
-	out.gauge("coord_sessions", "Sessions: open in the cluster, and attached to this server.", float64(open), "protocol", protocolLabel, "state", "open")
-	out.gauge("coord_sessions", "Sessions: open in the cluster, and attached to this server.", float64(h.attached.Load()), "protocol", protocolLabel, "state", "attached")
-	out.counter("coord_sessions_opened_total", "Sessions opened in the cluster, as applied here.", h.opened.Load(), "protocol", protocolLabel)
+	var open, attached [numProtocols]int
+	c.s.machine.View(func(v *fsm.View) {
+		for s := range v.Sessions.All() {
+			open[protocolOf(s.Protocol)]++
+			if s.Server == c.s.serverID {
+				attached[protocolOf(s.Protocol)]++
+			}
+		}
+	})
+	for p := range open {
+		const help = "Sessions: open in the cluster, and those whose connection is, or was last, at this server."
+		out.gauge("coord_sessions", help, float64(open[p]), "protocol", protocol(p).String(), "state", "open")
+		out.gauge("coord_sessions", help, float64(attached[p]), "protocol", protocol(p).String(), "state", "attached")
+	}
+	out.counter("coord_sessions_opened_total", "Sessions opened in the cluster, as applied here.", h.opened.Load())
 	for r := session.Closed; r <= session.Restored; r++ {
 		out.counter("coord_sessions_closed_total", "Sessions that ended in the cluster, as applied here.", h.closed[r].Load(),
-			"protocol", protocolLabel, "reason", r.String())
+			"reason", r.String())
 	}
 	c.s.metrics.silence.collect(out)
 }

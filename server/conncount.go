@@ -28,6 +28,15 @@ type connCounter struct {
 	byAddress map[string]int // kept only with a limit per address
 }
 
+// listeners are those of the clients' ports, by protocol.
+func (s *Server) listeners() map[protocol]*connCounter {
+	out := map[protocol]*connCounter{protoGRPC: s.grpcListener}
+	if s.zkListener != nil {
+		out[protoZooKeeper] = s.zkListener
+	}
+	return out
+}
+
 func newConnCounter(l net.Listener, limits Limits) *connCounter {
 	return &connCounter{
 		Listener:   l,

@@ -8,15 +8,42 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/session"
 )
 
 // codeSlots is more than the largest code.
 const codeSlots = 64
 
-// metrics counts what the server does. It is safe for concurrent use.
-type metrics struct {
+// protocol tells the ports of clients apart in metrics.
+type protocol uint8
+
+const (
+	protoGRPC protocol = iota
+	protoZooKeeper
+	numProtocols
+)
+
+var protocolTexts = [numProtocols]string{protoGRPC: "grpc", protoZooKeeper: "zookeeper"}
+
+// String is the label in metrics.
+func (p protocol) String() string { return protocolTexts[p] }
+
+func protocolOf(p session.Protocol) protocol {
+	if p == session.ZooKeeper {
+		return protoZooKeeper
+	}
+	return protoGRPC
+}
+
+// requestCounts counts the requests of one protocol.
+type requestCounts struct {
 	requests  [opNames][codeSlots]atomic.Uint64
 	durations [opNames]histogram
+}
+
+// metrics counts what the server does. It is safe for concurrent use.
+type metrics struct {
+	by [numProtocols]requestCounts
 
 	fsync, commit, apply, snapshot histogram
 	// watchLag is from the queueing of an event until it is handed to the network.
@@ -39,22 +66,22 @@ func newMetrics(slow time.Duration, log *slog.Logger) *metrics {
 
 // done counts an answered request. now is the time on the stopwatch.
 func (m *metrics) done(it *item, code fsm.Code, now int64, c *conn) {
-	m.count(it.op, code)
+	m.count(protoGRPC, it.op, code)
 	if it.start == 0 {
 		return
 	}
 	took := time.Duration(now - it.start)
-	m.durations[it.op].observe(took)
+	m.by[protoGRPC].durations[it.op].observe(took)
 	if m.slow > 0 && took > m.slow {
 		m.slowRequest(it, took, code, c)
 	}
 }
 
-func (m *metrics) count(op opName, code fsm.Code) {
+func (m *metrics) count(p protocol, op opName, code fsm.Code) {
 	if code < 0 || int(code) >= codeSlots {
 		code = fsm.CodeInternal
 	}
-	m.requests[op][code].Add(1)
+	m.by[p].requests[op][code].Add(1)
 }
 
 // slowRequest logs a slow request. When many are slow, the few that are logged
@@ -80,9 +107,11 @@ func (m *metrics) slowRequest(it *item, took time.Duration, code fsm.Code, c *co
 
 // total is the number of requests answered.
 func (m *metrics) total() (n uint64) {
-	for op := range m.requests {
-		for code := range m.requests[op] {
-			n += m.requests[op][code].Load()
+	for p := range m.by {
+		for op := range m.by[p].requests {
+			for code := range m.by[p].requests[op] {
+				n += m.by[p].requests[op][code].Load()
+			}
 		}
 	}
 	return n

@@ -95,6 +95,7 @@ func (c *zkConn) notify(h *hub, ev *watch.Event) {
 	h.events[eventTypeOut(ev.Type)].Add(1)
 	if !c.out.event(wire.Event{Type: zkEventType(ev.Type), Path: ev.Path}) {
 		h.slow.Add(1)
+		c.end(fsm.ErrSlowConsumer)
 	}
 }
 
@@ -201,6 +202,9 @@ func (c *zkConn) send() error {
 		}
 		if p.last {
 			return nil
+		}
+		if len(p.bytes) > 0 && c.pipe.blocked.Load() {
+			poke(c.out.wake) // there is room for the answers to what waits
 		}
 		if spare = p.bytes; cap(spare) > zkSendBytes {
 			spare = nil

@@ -26,7 +26,6 @@ type zkOut struct {
 	// pending are the writes that were submitted and not answered, in order.
 	pending ring[zkPending]
 	closed  bool // nothing is taken any more
-	slow    bool // because the client did not read its events
 }
 
 // zkPending is what the answer to a write needs of its request.
@@ -89,7 +88,7 @@ func (o *zkOut) event(e wire.Event) bool {
 	}
 	if len(o.buf) > o.maxBytes {
 		// Replies are dropped too, so that nothing later is sent without it.
-		o.closed, o.slow, o.buf = true, true, nil
+		o.closed, o.buf = true, nil
 		return false
 	}
 	if o.events == 0 {

@@ -174,9 +174,9 @@ var errUncounted = errors.New("the leader has not heard of this client for a thi
 // count counts an answered request.
 func (c *zkConn) count(op opName, err error, start int64) {
 	m := c.s.metrics
-	m.count(op, fsm.CodeOf(err))
+	m.count(protoZooKeeper, op, fsm.CodeOf(err))
 	took := c.s.clock.since(start)
-	m.durations[op].observe(took)
+	m.by[protoZooKeeper].durations[op].observe(took)
 	c.sent.Add(1)
 	c.s.words.stats.sent.Add(1)
 	c.s.words.stats.observe(took)
