@@ -40,6 +40,9 @@ var everyFault = []Fault{None, Cancel, Lose, Blink, Cut, Expire, Kill, Pause}
 // away is how long a client is cut off or paused: it loses its session.
 const away = 2 * Timeout
 
+// mayFail says that Act may return an error: a session survives a connection.
+func (f Fault) mayFail() bool { return f != None && f != Lose && f != Blink }
+
 // lasting is how long after the end of Act a fault may be felt by the others: until
 // the session of a victim that cannot be reached has expired.
 func (f Fault) lasting() time.Duration {

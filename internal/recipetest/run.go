@@ -72,8 +72,8 @@ func (r *run) do(ctx context.Context) Outcome {
 	out.Err = r.await("Act", r.act)
 	r.strike.armed.Store(false)
 	out.Struck = r.strike.struck()
-	if out.Err != nil && !(out.Struck && r.strike.fault != None) {
-		r.fail("Act returned %v, and nothing has happened to it", out.Err)
+	if out.Err != nil && !(out.Struck && r.strike.fault.mayFail()) {
+		r.fail("Act returned an error for nothing: %v", out.Err)
 	}
 	for _, v := range r.rivals {
 		if err := r.await(v.name, v.done); err != nil {

@@ -1,0 +1,90 @@
+package recipetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/coordd/coord/recipes/lock"
+)
+
+func reader(ctx context.Context, p *Party) error {
+	h, err := lock.NewRW(p.Client, p.Root+"/rw").AcquireRead(ctx)
+	if err != nil {
+		return err
+	}
+	return hold(ctx, p, h, Hold{Shared: true})
+}
+
+func writer(ctx context.Context, p *Party) error {
+	h, err := lock.NewRW(p.Client, p.Root+"/rw").AcquireWrite(ctx)
+	if err != nil {
+		return err
+	}
+	return hold(ctx, p, h, Hold{})
+}
+
+func TestReaderAtEveryStep(t *testing.T) {
+	EachStep(t, Scenario{Before: writer, Act: reader, Behind: writer, After: writer})
+}
+
+func TestReaderAmongReadersAtEveryStep(t *testing.T) {
+	EachStep(t, Scenario{Before: reader, Act: reader, Behind: writer, After: reader})
+}
+
+func TestWriterAtEveryStep(t *testing.T) {
+	EachStep(t, Scenario{Before: reader, Act: writer, Behind: reader, After: reader})
+}
+
+func semaphore(limit int) func(context.Context, *Party) error {
+	return func(ctx context.Context, p *Party) error {
+		h, err := lock.NewSemaphore(p.Client, p.Root+"/sem", limit).Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		return hold(ctx, p, h, Hold{Limit: limit})
+	}
+}
+
+func TestSemaphoreOfOneAtEveryStep(t *testing.T) { EachStep(t, Contenders(semaphore(1))) }
+
+func TestSemaphoreOfTwoAtEveryStep(t *testing.T) { EachStep(t, Contenders(semaphore(2))) }
+
+// TestSlotAtEveryStep: each slot is a lock of its own, with rising tokens.
+func TestSlotAtEveryStep(t *testing.T) {
+	EachStep(t, Contenders(func(ctx context.Context, p *Party) error {
+		h, err := lock.NewSemaphore(p.Client, p.Root+"/sem", 2).Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		return hold(ctx, p, h, Hold{Lock: string(rune('0' + h.Slot()))})
+	}))
+}
+
+// several takes some locks at once.
+func several(names ...string) func(context.Context, *Party) error {
+	return func(ctx context.Context, p *Party) error {
+		var paths []string
+		for _, name := range names {
+			paths = append(paths, p.Root+"/"+name)
+		}
+		m, err := lock.NewMulti(p.Client, paths).Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		var leave []func()
+		for _, h := range m.Handles() {
+			leave = append(leave, p.Enter(Hold{Lock: h.Path(), Token: h.FencingToken(), Context: h.Context()}))
+		}
+		_ = Pass(m.Context())
+		for _, f := range leave {
+			f()
+		}
+		return m.Release(ctx)
+	}
+}
+
+// TestMultiAtEveryStep: those before and behind want one of the two each, so the
+// victim waits for one, and each of the others for the victim or nobody.
+func TestMultiAtEveryStep(t *testing.T) {
+	EachStep(t, Scenario{Before: several("a"), Act: several("a", "b"), Behind: several("b", "c"), After: several("c", "b", "a")})
+}
