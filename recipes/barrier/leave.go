@@ -11,11 +11,15 @@ import (
 // leave gives up the place and returns when all of the round have.
 func (m *member) leave(ctx context.Context) error {
 	select {
-	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
-	case <-ctx.Done():
-		return ctx.Err() // another call is at it
+	case m.turn <- struct{}{}: // also with a context that is done
+	default:
+		select {
+		case m.turn <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err() // another call is at it
+		}
 	}
+	defer func() { <-m.turn }()
 	if m.alone {
 		return nil
 	}
