@@ -24,6 +24,9 @@ func Admit(ctx context.Context, tx *sql.Tx, resource string, t fence.Token, opts
 	if err != nil {
 		return err
 	}
+	if c.maxIdle != 0 && c.database == MySQL {
+		return fmt.Errorf("%w: MaxIdle: MySQL has no limit for a transaction that is already open", ErrInvalidOption)
+	}
 	return c.admit(ctx, tx, resource, t)
 }
 

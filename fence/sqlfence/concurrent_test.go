@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,45 +14,60 @@ import (
 )
 
 // TestWritersNeverGoBack has many writers with tokens of their own write at
-// once. Each write is made under the row lock of its admission, so the order of
-// the writes is the order of the admissions: tokens must not fall along it.
+// once. Each write is made under the lock of its admission, so the order of the
+// writes is the order of the admissions: tokens must not fall along it.
 func TestWritersNeverGoBack(t *testing.T) {
-	for name, level := range map[string]sql.IsolationLevel{
-		"read committed":  sql.LevelReadCommitted,
-		"repeatable read": sql.LevelRepeatableRead,
-		"serializable":    sql.LevelSerializable,
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := database(t)
-			admitted := writeConcurrently(t, db,
-				sqlfence.TxOptions(&sql.TxOptions{Isolation: level}), sqlfence.Attempts(1000))
-			if n := number(t, db, "SELECT count(*) FROM writes"); n != admitted {
-				t.Errorf("%d writes are there, %d were reported", n, admitted)
-			}
-			const fallen = `SELECT count(*) FROM (SELECT token, lag(token) OVER (ORDER BY seq) AS before FROM writes) w WHERE token < before`
-			if n := number(t, db, fallen); n != 0 {
-				t.Errorf("%d writes came after one with a larger token", n)
-			}
-		})
+	eachDatabase(t, func(t *testing.T, b *backend) {
+		for name, level := range b.levels {
+			t.Run(name, func(t *testing.T) { writersNeverGoBack(t, b.migrated(t), level) })
+		}
+	})
+}
+
+// MariaDB can refuse to change what is newer than the transaction's view.
+func TestWritersNeverGoBackWithSnapshotIsolation(t *testing.T) {
+	b := mariadb("MariaDB", "?innodb_snapshot_isolation=ON")
+	for name, level := range b.levels {
+		t.Run(name, func(t *testing.T) { writersNeverGoBack(t, b.migrated(t), level) })
+	}
+}
+
+// Without a time to wait SQLite answers at once that it is busy.
+func TestWritersNeverGoBackWhereNobodyWaits(t *testing.T) {
+	b := sqlite("SQLite", "wal")
+	create := b.create
+	b.create = func(t *testing.T) string {
+		return strings.Replace(create(t), "busy_timeout(20000)", "busy_timeout(0)", 1)
+	}
+	writersNeverGoBack(t, b.migrated(t), sql.LevelDefault)
+}
+
+func writersNeverGoBack(t *testing.T, db *database, level sql.IsolationLevel) {
+	t.Helper()
+	admitted := writeConcurrently(t, db, sqlfence.TxOptions(&sql.TxOptions{Isolation: level}), sqlfence.Attempts(1000))
+	db.wantWrites(t, admitted)
+	const fallen = `SELECT count(*) FROM (SELECT token, lag(token) OVER (ORDER BY seq) AS earlier FROM writes) w WHERE token < earlier`
+	if n := db.number(t, fallen); n != 0 {
+		t.Errorf("%d writes came after one with a larger token", n)
+	}
+	if mark, last := db.number(t, "SELECT token FROM coord_fence"), db.number(t, "SELECT max(token) FROM writes"); mark != last {
+		t.Errorf("the mark is %d, the largest token that wrote %d", mark, last)
 	}
 }
 
 // writeConcurrently returns the number of writes that were reported as done. It
 // lets tokens rise by a few for each write, so that most attempts are close to
 // the mark, some below it.
-func writeConcurrently(t *testing.T, db *sql.DB, opts ...sqlfence.Option) int64 {
+func writeConcurrently(t *testing.T, db *database, opts ...sqlfence.Option) int64 {
 	t.Helper()
-	const workers, rounds = 6, 30
+	const workers, rounds = 6, 25
 	var admitted, refused atomic.Int64
 	var wg sync.WaitGroup
 	for worker := range workers {
 		wg.Go(func() {
 			for round := range rounds {
 				token := fence.Token(1 + 10*round + (worker*7+round*3)%29)
-				err := sqlfence.WithTx(context.Background(), db, "r", token, func(tx *sql.Tx) error {
-					_, err := tx.Exec("INSERT INTO writes (token) VALUES ($1)", int64(token))
-					return err
-				}, opts...)
+				err := db.withTx(context.Background(), token, db.write(context.Background(), token), opts...)
 				switch {
 				case err == nil:
 					admitted.Add(1)
@@ -71,22 +87,41 @@ func writeConcurrently(t *testing.T, db *sql.DB, opts ...sqlfence.Option) int64 
 }
 
 func TestStrictStoreAdmitsEachTokenOnce(t *testing.T) {
-	db := database(t)
-	store := sqlfence.NewStore(db, sqlfence.Strict())
-	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			err := store.Admit(context.Background(), "r", 7)
-			if err == nil {
-				admitted.Add(1)
-			} else if !errors.Is(err, fence.ErrStale) {
-				t.Error(err)
+	eachDatabase(t, func(t *testing.T, b *backend) {
+		store := b.migrated(t).store(sqlfence.Strict())
+		var admitted atomic.Int64
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				err := store.Admit(context.Background(), "r", 7)
+				if err == nil {
+					admitted.Add(1)
+				} else if !errors.Is(err, fence.ErrStale) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := admitted.Load(); n != 1 {
+			t.Errorf("token 7 was admitted %d times", n)
+		}
+	})
+}
+
+// A paused worker comes back again and again, each time after a newer one.
+func TestHundredOfHundredLateWritesAreRefused(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, b *backend) {
+		db := b.migrated(t)
+		for i := range 100 {
+			late, newer := fence.Token(2*i+1), fence.Token(2*i+2)
+			if err := db.withTx(t.Context(), newer, db.write(t.Context(), newer)); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-	wg.Wait()
-	if n := admitted.Load(); n != 1 {
-		t.Errorf("token 7 was admitted %d times", n)
-	}
+			wantStale(t, db.withTx(t.Context(), late, db.write(t.Context(), late)), late, newer)
+		}
+		db.wantWrites(t, 100)
+		if n := db.number(t, "SELECT count(*) FROM writes WHERE token % 2 = 1"); n != 0 {
+			t.Errorf("%d late writes are there", n)
+		}
+	})
 }

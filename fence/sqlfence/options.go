@@ -31,6 +31,10 @@ var ErrInvalidOption = errors.New("sqlfence: invalid option")
 // reported by the call that uses it, as [ErrInvalidOption].
 type Option func(*config)
 
+// Dialect says what kind of database it is that the other arguments lead to.
+// Without it it is PostgreSQL.
+func Dialect(d Database) Option { return func(c *config) { c.database, c.dialect = d, d.dialect() } }
+
 // Table names the table of marks, "name" or "schema.name", instead of
 // [DefaultTable]. Each part is a plain identifier (letters, digits, underscore;
 // at most 63 bytes) and is used as it is written, so capital letters count.
@@ -80,7 +84,8 @@ type config struct {
 	txOptions  *sql.TxOptions
 	attempts   int
 	classify   func(error) Verdict
-	dialect    dialect
+	database   Database
+	dialect    dialect // of database; nil where that is none
 }
 
 // MaxIdle travels as a PostgreSQL setting, which is a signed 32-bit number of
@@ -98,6 +103,9 @@ func newConfig(opts []Option) (config, error) {
 }
 
 func (c *config) validate() error {
+	if c.dialect == nil {
+		return fmt.Errorf("%w: Dialect: there is no %v", ErrInvalidOption, c.database)
+	}
 	if c.maxIdle < 0 || c.maxIdle > maxIdleLimit {
 		return fmt.Errorf("%w: MaxIdle %v: want 0 to %v", ErrInvalidOption, c.maxIdle, maxIdleLimit)
 	}
