@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -37,6 +38,7 @@ func ExampleCache() {
 			fmt.Printf("%s %s %q\n", ch.Type, ch.Node.Path, ch.Node.Data)
 		}))
 		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
 		ended := make(chan error, 1)
 		go func() { ended <- config.Run(ctx) }()
 		if err := config.WaitSynced(ctx); err != nil {
@@ -52,12 +54,12 @@ func ExampleCache() {
 		limit, ok := config.Get("/config/limit") // costs no request
 		fmt.Println(string(limit.Data), ok, config.Children("/config"), config.Stale())
 		cancel()
-		fmt.Println(<-ended)
+		fmt.Println("Run ends with its context:", errors.Is(<-ended, context.Canceled))
 		return nil
 	})
 	// Output:
 	// created /config ""
 	// created /config/limit "42"
 	// 42 true [limit] 0s
-	// context canceled
+	// Run ends with its context: true
 }

@@ -25,6 +25,7 @@ type model struct {
 	r     *rand.Rand
 	pad   string // data begins with it
 	keep  bool   // nothing is deleted
+	grow  bool   // nodes are created and not set
 	now   map[string]string
 	zxids []client.Zxid
 	was   []string
@@ -75,7 +76,11 @@ func (m *model) op(next map[string]string) (client.Op, bool) {
 		return client.OpCreate("/r", []byte(data)), true
 	}
 	p := paths[m.r.IntN(len(paths))]
-	switch m.r.IntN(3) {
+	choice := m.r.IntN(3)
+	if m.grow {
+		choice = 0
+	}
+	switch choice {
 	case 0:
 		p += "/" + string(rune('a'+m.r.IntN(4)))
 		if _, ok := next[p]; ok || strings.Count(p, "/") > 4 {
@@ -221,6 +226,10 @@ func randomFake(t *testing.T, fc *fakecoord.Cluster, r *rand.Rand, paged bool) {
 		case 1:
 			fc.Forget()
 			fc.Server("n1").CutAll()
+			fc.Server("n2").CutAll()
+			for range 8 { // while it is read again
+				m.step()
+			}
 		case 2:
 			stop()
 			m.step()
@@ -247,7 +256,7 @@ func randomFake(t *testing.T, fc *fakecoord.Cluster, r *rand.Rand, paged bool) {
 // a page holds a few nodes only, and changes that come between the pages.
 func TestRealPagesAndDeletions(t *testing.T) {
 	r := random(t)
-	rounds := 6
+	rounds := 5
 	if testing.Short() {
 		rounds = 1
 	}
@@ -257,10 +266,11 @@ func TestRealPagesAndDeletions(t *testing.T) {
 			cl, other := cc.Dial(), cc.Dial()
 			create(t, other, "/clock", "")
 			m := newModel(t, other, r)
-			m.pad = strings.Repeat("#", 150_000)
-			for range 25 {
+			m.pad, m.grow = strings.Repeat("#", 120_000), true
+			for len(m.now) < 50 {
 				m.step()
 			}
+			m.grow = false
 			c, w, stop := follow(t, cl, m)
 			for range 30 {
 				m.step()
