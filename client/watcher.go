@@ -27,6 +27,7 @@ type watcher struct {
 	id    uint64 // of the present registration, 0 = none
 	live  bool   // it was answered
 	begun bool   // some registration was answered
+	told  bool   // the initial state was queued for the loop
 	after Zxid   // marks up to this one are older than replayed events
 	full  bool   // registration given up until the queue is empty
 	pos   Zxid
@@ -58,14 +59,20 @@ func (w *watcher) register() {
 	if s.conn == nil || w.full {
 		return
 	}
+	since, initial := w.pos, w.opts.initial && !w.begun
+	if w.opts.initial && w.opts.since == 0 && !w.told {
+		// The connection may have broken between the answer and the state that it
+		// has announced: then the watch begins anew.
+		since, initial, w.begun = 0, true, false
+	}
 	s.lastID++
 	w.id, w.live = s.lastID, false
 	s.watches[w.id] = w
 	c := &call{kind: callWatch, watch: w, fn: func(*call) {}}
 	c.req.Id = w.id
 	c.req.Watch = &coordpb.Watch{
-		Path: w.path, Kind: w.opts.kind, WithData: w.opts.withData, Since: uint64(w.pos),
-		Initial: w.opts.initial && !w.begun, Mode: w.opts.mode.toProto(),
+		Path: w.path, Kind: w.opts.kind, WithData: w.opts.withData, Since: uint64(since),
+		Initial: initial, Mode: w.opts.mode.toProto(),
 		MinZxid: max(s.core.seen.Load(), uint64(w.pos)), AfterSeq: s.line.last(),
 	}
 	c.measure()
@@ -143,6 +150,7 @@ func (s *Session) event(cn *conn, e *coordpb.Event) {
 	}
 	switch e.Type {
 	case coordpb.EventType_EVENT_PRESENT, coordpb.EventType_EVENT_ABSENT:
+		w.told = true
 		w.push(e)
 		return
 	case coordpb.EventType_EVENT_RESYNC:
