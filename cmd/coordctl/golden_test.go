@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/lock"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -37,6 +38,7 @@ var unstable = []struct {
 	{regexp.MustCompile(`(ms|coordctl\.test)?@[^":,]+:\d+`), "<program>"},
 	{regexp.MustCompile(`"server": ?"n\d"`), `"server":"<node>"`},
 	{regexp.MustCompile(`via n\d`), "via <node>"},
+	{regexp.MustCompile(`(znodes \d+), \d+ B`), "$1, <n> B"}, // times in cards are of different lengths
 	{regexp.MustCompile(`  +`), "  "},
 	{regexp.MustCompile(` +\n`), "\n"},
 }
@@ -149,6 +151,25 @@ func TestGoldenOutput(t *testing.T) {
 			{"locks /golden", "", 0},
 			{"locks --json /golden", "", 0},
 			{"locks show /golden", "", 0},
+			{"locks show /locks/rw", "", 0},
+			{"locks show -o wide /locks/sem", "", 0},
+			{"locks show --json /locks/sem", "", 0},
+			{"locks /dead", "", 0},
+			{"locks --json /dead", "", 0},
+			{"locks show /dead/a", "", 0},
+			{"locks check /locks/held --token 1", "", 4},
+			{"locks check --json /locks/held --token 1", "", 4},
+			{"locks check --json /locks/nope --token 1", "", 4},
+			{"locks check /locks/held", "", 2},
+			{"locks check --stale /locks/held --token 1", "", 2},
+			{"locks check /locks/held --token x", "", 2},
+			{"locks release /locks/held", "", 2},
+			{"locks release --yes /locks/nope", "", 3},
+			{"locks release --yes /locks/sem", "", 2},
+			{"locks release --yes /locks/sem --holder /locks/sem/slots/7", "", 3},
+			{"locks release --yes --json /locks/held", "", 0},
+			{"locks release --yes /locks/held", "", 0},
+			{"locks release --yes /locks/held", "", 3},
 		}},
 		{"cluster", []step{
 			{"status", "", 0},
@@ -283,10 +304,10 @@ func eachNumber(v any, f func(json.Number)) {
 	}
 }
 
-// lockForShow holds a lock with one waiter until the test has ended.
-func lockForShow(t *testing.T, target string) {
+// goldenSession is a session until the test has ended.
+func goldenSession(t *testing.T, target, name string) *client.Client {
 	t.Helper()
-	c, err := client.Dial(t.Context(), target, client.WithSessionName("golden"))
+	c, err := client.Dial(t.Context(), target, client.WithSessionName(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,15 +316,37 @@ func lockForShow(t *testing.T, target string) {
 			t.Error(err)
 		}
 	})
+	return c
+}
+
+// lockForShow holds locks of all kinds, one with a waiter and two in a deadlock,
+// until the test has ended.
+func lockForShow(t *testing.T, target string) {
+	t.Helper()
+	c, other := goldenSession(t, target, "golden"), goldenSession(t, target, "other")
 	ctx := t.Context()
-	for _, p := range []string{"/locks", "/locks/held"} {
+	for _, p := range []string{"/locks", "/locks/held", "/dead", "/dead/a", "/dead/b"} {
 		if _, err := c.Create(ctx, p, nil, client.WithContainer()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	entry := "/locks/held/_c_0b2f0a54-9e1c-4d2b-8a43-8f0d1ad2a7f1-lock-"
-	for _, data := range []string{`{"owner":"holder","labels":{"job":"report","run":"7"}}`, `10.0.0.1`} {
-		if _, err := c.Create(ctx, entry, []byte(data), client.WithEphemeral(), client.WithSequential()); err != nil {
+	const entry = "/_c_0b2f0a54-9e1c-4d2b-8a43-8f0d1ad2a7f1-lock-"
+	for _, e := range []struct {
+		c          *client.Client
+		lock, data string
+	}{
+		{c, "/locks/held", `{"owner":"holder","labels":{"job":"report","run":"7"}}`}, {c, "/locks/held", `10.0.0.1`},
+		{c, "/dead/a", `{"owner":"one"}`}, {other, "/dead/b", `{"owner":"two"}`}, {other, "/dead/a", `{"owner":"two"}`}, {c, "/dead/b", `{"owner":"one"}`},
+	} {
+		if _, err := e.c.Create(ctx, e.lock+entry, []byte(e.data), client.WithEphemeral(), client.WithSequential()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 {
+		if _, err := lock.NewRW(c, "/locks/rw", lock.Owner(fmt.Sprint("reader-", i))).AcquireRead(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lock.NewSemaphore(c, "/locks/sem", 3, lock.Owner(fmt.Sprint("user-", i)), lock.Labels(map[string]string{"part": "x"})).Acquire(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
@@ -39,6 +41,11 @@ type lockOptions struct {
 	sessionTimeout time.Duration
 	owner          string
 	labels         map[string]string
+	shared         bool
+	exclusive      bool
+	slots          int
+	lockDelay      time.Duration
+	refuseDeadlock bool
 }
 
 func newLockCmd(e *env) *cobra.Command {
@@ -48,13 +55,24 @@ func newLockCmd(e *env) *cobra.Command {
 		Short: "Run a command while holding a lock",
 		Long: `Wait for the lock at PATH, run the command, and release the lock.
 
+The lock at PATH is a mutex, or with --shared and --exclusive the two sides of a
+read-write lock, or with --slots N a semaphore that N hold at a time. A path is for
+one kind: where another is in use the command is not run (exit code 125), so a plain
+lock never comes in beside a reader. A change of --slots is refused while the
+semaphore is in use.
+
 Everything behind PATH is the command, as it stands: flags for coordctl go in
 front of PATH. Standard input, output and error are the command's; signals are
 passed on to it. Without a command the lock is held until Ctrl-C.
 
 The command finds COORD_FENCING_TOKEN, COORD_LOCK_PATH, COORD_LOCK_NODE,
-COORD_SESSION_ID and COORD_ENDPOINTS in its environment. Give the token to
-whatever it writes to, so that a newer holder's writes are safe from it.
+COORD_SESSION_ID and COORD_ENDPOINTS in its environment, and with --slots
+COORD_LOCK_SLOT. Give the token to whatever it writes to, so that a newer holder's
+writes are safe from it; with --slots each slot has tokens of its own.
+
+The cluster keeps --wait as well: the place in line goes away then, even if coordctl
+hangs. With --lock-delay nobody gets the lock for that long after a holder was lost,
+so that its last requests come to their end; a clean release has no delay.
 
 If the lock is lost, the command gets SIGTERM and, --kill-after later, SIGKILL:
 early enough that it has ended before the next holder can start. What cannot be
@@ -65,7 +83,9 @@ Exit code: the command's, or 128+n for a signal; 122 the lock was lost, 123 not
 acquired in time, 125 coordctl itself failed, 126 not executable, 127 not found.`,
 		Example: `  coordctl lock /locks/nightly-report ./report.sh --full
   coordctl lock --wait 30s /locks/deploy make deploy
-  coordctl lock --no-wait --conflict-exit-code 0 --hold-at-least 5m /cron/report ./report.sh`,
+  coordctl lock --no-wait --conflict-exit-code 0 --hold-at-least 5m /cron/report ./report.sh
+  coordctl lock --shared /locks/schema ./read-only-job
+  coordctl lock --slots 4 /locks/encoder ffmpeg -i in.mov out.mp4`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -80,12 +100,22 @@ acquired in time, 125 coordctl itself failed, 126 not executable, 127 not found.
 	f.BoolVar(&o.noWait, "no-wait", false, "give up at once if another holds the lock")
 	f.IntVar(&o.conflictCode, "conflict-exit-code", o.conflictCode, "exit code when the lock was not acquired")
 	f.DurationVar(&o.holdAtLeast, "hold-at-least", 0, "keep the lock for at least this long, so that no host does the same again at once")
+	f.BoolVar(&o.shared, "shared", false, "hold the read side of a read-write lock, with other readers")
+	f.BoolVar(&o.exclusive, "exclusive", false, "hold the write side of a read-write lock, alone")
+	f.IntVar(&o.slots, "slots", 0, "hold one of this many slots of a semaphore")
+	o.addCommonFlags(f)
+	return cmd
+}
+
+// addCommonFlags adds what `lock` and `elect` have in common.
+func (o *lockOptions) addCommonFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.killAfter, "kill-after", 0, "time between SIGTERM and SIGKILL when the lock is lost (default: a sixth of the session timeout, at most 5s)")
 	f.StringVar(&o.onLost, "on-lost", o.onLost, "kill the command, warn, or exec:CMD")
 	f.DurationVar(&o.sessionTimeout, "session-timeout", o.sessionTimeout, "how long the lock outlives a holder that vanished")
+	f.DurationVar(&o.lockDelay, "lock-delay", 0, "keep the lock from others for this long after a lost holder")
+	f.BoolVar(&o.refuseDeadlock, "refuse-deadlock", false, "give up if sessions would wait for each other in a circle")
 	f.StringVar(&o.owner, "owner", "", "what others see as the holder (default: program@host:pid)")
 	f.StringToStringVar(&o.labels, "label", nil, "key=value that others see")
-	return cmd
 }
 
 // command drops a -- that someone put there by habit.
@@ -103,7 +133,19 @@ func (o *lockOptions) check() error {
 	if o.conflictCode < 0 || o.conflictCode > 255 {
 		return usagef("--conflict-exit-code: %d is not from 0 to 255", o.conflictCode)
 	}
-	if o.wait < 0 || o.killAfter < 0 || o.holdAtLeast < 0 || o.sessionTimeout <= 0 {
+	kinds := 0
+	for _, set := range []bool{o.shared, o.exclusive, o.slots != 0} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds > 1 {
+		return usagef("--shared, --exclusive and --slots exclude each other")
+	}
+	if o.slots < 0 || o.slots > lock.MaxLimit {
+		return usagef("--slots: %d is not from 1 to %d", o.slots, lock.MaxLimit)
+	}
+	if o.wait < 0 || o.killAfter < 0 || o.holdAtLeast < 0 || o.lockDelay < 0 || o.sessionTimeout <= 0 {
 		return usagef("times must not be negative, and --session-timeout must be above zero")
 	}
 	return nil
@@ -139,9 +181,9 @@ func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []st
 	if err != nil {
 		return err
 	}
-	h, err := o.acquire(ctx, lock.New(c, path, o.recipe(kill)...))
+	h, err := o.acquire(ctx, o.lock(c, path, o.recipe(kill)))
 	if err != nil {
-		return o.notAcquired(ctx, e, lock.New(c, path), err)
+		return o.notAcquired(ctx, e, c, path, err)
 	}
 	held := &heldLock{env: e, options: o, path: path, handle: h, killAfter: kill, since: time.Now()}
 	code, err := held.run(ctx, program, argv)
@@ -150,29 +192,6 @@ func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []st
 		return exitError(code)
 	}
 	return err
-}
-
-func (o *lockOptions) recipe(kill time.Duration) []lock.Option {
-	opts := []lock.Option{lock.SafetyMargin(kill + lossMargin)}
-	if o.owner != "" {
-		opts = append(opts, lock.Owner(o.owner))
-	}
-	if len(o.labels) > 0 {
-		opts = append(opts, lock.Labels(o.labels))
-	}
-	return opts
-}
-
-func (o *lockOptions) acquire(ctx context.Context, m *lock.Mutex) (*lock.Handle, error) {
-	if o.noWait {
-		return m.TryAcquire(ctx)
-	}
-	if o.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.wait)
-		defer cancel()
-	}
-	return m.Acquire(ctx)
 }
 
 // ownFailure gives what is wrong with `coordctl lock` itself the code 125, as
@@ -205,7 +224,11 @@ func (h *heldLock) environment() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(os.Environ(),
+	own := os.Environ()
+	if slot := h.handle.Slot(); slot >= 0 {
+		own = append(own, "COORD_LOCK_SLOT="+strconv.Itoa(slot))
+	}
+	return append(own,
 		fence.EnvToken+"="+h.handle.FencingToken().String(),
 		"COORD_LOCK_PATH="+h.path,
 		"COORD_LOCK_NODE="+h.handle.Node(),

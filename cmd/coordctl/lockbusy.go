@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -20,17 +21,23 @@ func (e *conflictError) Error() string { return e.text }
 func (e *conflictError) Unwrap() error { return e.err }
 
 // notAcquired says why there is no lock.
-func (o *lockOptions) notAcquired(ctx context.Context, e *env, m *lock.Mutex, err error) error {
+func (o *lockOptions) notAcquired(ctx context.Context, e *env, c *client.Client, path string, err error) error {
 	var busy *lock.BusyError
 	switch {
 	case errors.As(err, &busy):
 		return o.conflict(e, busyText(busy), busy)
+	case errors.Is(err, lock.ErrDeadlock):
+		return o.conflict(e, err.Error(), err)
 	case o.wait > 0 && errors.Is(err, context.DeadlineExceeded):
-		text := fmt.Sprintf("lock %s: not acquired within %s", m.Path(), o.wait)
-		if busy := holderOf(ctx, m); busy != nil {
+		text := fmt.Sprintf("lock %s: not acquired within %s", path, o.wait)
+		if busy := holderOf(ctx, c, path); busy != nil {
 			return o.conflict(e, text+"; "+busyText(busy), busy)
 		}
 		return o.conflict(e, text, lock.ErrBusy)
+	case errors.Is(err, lock.ErrOtherKind):
+		return fmt.Errorf("%w\nhint: `coordctl locks show %s` says which: --shared and --exclusive are for a read-write lock, --slots is for a semaphore, neither for a mutex", err, path)
+	case errors.Is(err, lock.ErrLimitMismatch):
+		return fmt.Errorf("%w\nhint: all contenders must say the same --slots; it can change when nobody holds a slot or waits", err)
 	default:
 		return err
 	}
@@ -51,20 +58,23 @@ const holderPatience = time.Second
 
 // holderOf says who has the lock, nil if nobody has it any more or it cannot be
 // found out soon.
-func holderOf(ctx context.Context, m *lock.Mutex) *lock.BusyError {
+func holderOf(ctx context.Context, c *client.Client, path string) *lock.BusyError {
 	ctx, cancel := context.WithTimeout(ctx, holderPatience)
 	defer cancel()
-	info, err := m.Inspect(ctx)
+	info, err := lock.Inspect(ctx, c, path)
 	if err != nil || len(info.Holders) == 0 {
 		return nil
 	}
-	return &lock.BusyError{Path: m.Path(), Holder: info.Holders[0], Queue: len(info.Waiters)}
+	return &lock.BusyError{Path: path, Holder: info.Holders[0], Queue: len(info.Waiters), Limit: info.Limit}
 }
 
 // busyText says who holds the lock, since when, and how many wait already.
 func busyText(b *lock.BusyError) string {
 	s := b.Error()
-	if !b.Holder.Since.IsZero() {
+	switch {
+	case !b.Holder.Acquired.IsZero():
+		s += fmt.Sprintf(", held since %s (%s ago)", timestamp(b.Holder.Acquired.UnixMilli()), ago(time.Since(b.Holder.Acquired)))
+	case !b.Holder.Since.IsZero():
 		s += fmt.Sprintf(", in line since %s (%s ago)", timestamp(b.Holder.Since.UnixMilli()), ago(time.Since(b.Holder.Since)))
 	}
 	return s

@@ -2,12 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,16 +13,20 @@ func newLocksCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "locks [PATH]",
 		Short: "List the locks that are held",
-		Long: `List the locks at PATH (default /) and below: who holds them, with which fencing
-token, and who waits. It also knows the locks of Curator, go-zookeeper and kazoo,
-by the names of their znodes, and warns where such clients share one lock but do
-not see each other.
+		Long: `List the locks at PATH (default /) and below, mutexes, read-write locks and
+semaphores: who holds them, with which fencing token, and who waits. It also knows
+the locks of Curator, go-zookeeper and kazoo, by the names of their znodes, and
+warns where such clients share one lock but do not see each other, and where
+sessions wait for each other in a circle (a deadlock).
 
-HELD and OLDEST WAIT count from when the contender joined the line; nothing records
-when a holder that waited came to the front. HOLDER says whether its session is
-alive.`,
+HELD counts from when the lock was granted, where that is written down: of
+read-write locks, semaphores, and mutexes with a lock-delay or a wait limit. Else it
+counts from when the holder joined the line, as OLDEST WAIT does. HOLDER says
+whether the holders' sessions are alive: ok, SILENT, unknown; GONE for one that has
+ended, whose lock-delay still keeps the lock.`,
 		Example: "  coordctl locks\n" +
-			"  coordctl locks show /locks/nightly-report",
+			"  coordctl locks show /locks/nightly-report\n" +
+			"  coordctl locks check /locks/nightly-report --token 180388633090",
 		Args:              withPath(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,37 +37,8 @@ alive.`,
 			return as("locks", e.listLocks(cmd.Context(), root))
 		},
 	}
-	cmd.AddCommand(newLocksShowCmd(e))
+	cmd.AddCommand(newLocksShowCmd(e), newLocksReleaseCmd(e), newLocksCheckCmd(e))
 	return cmd
-}
-
-// party is a holder or waiter as scripts see it.
-type party struct {
-	Node     string            `json:"node"`
-	Token    string            `json:"token"`
-	Owner    string            `json:"owner,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Client   string            `json:"client"` // whose names it uses: curator (also ours), kazoo, plain, other
-	Since    string            `json:"since"`  // when it joined the line
-	Session  string            `json:"session,omitempty"`
-	Liveness string            `json:"liveness"` // ok, silent or unknown
-	// Of the session, if it is known.
-	SessionName string `json:"sessionName,omitempty"`
-	Address     string `json:"address,omitempty"`
-	Server      string `json:"server,omitempty"`
-	TimeoutMs   int64  `json:"timeoutMs,omitempty"`
-	LastHeardMs int64  `json:"lastHeardMs"` // ago; -1 unknown
-
-	age time.Duration // in the line
-}
-
-// lockItem is one lock as scripts see it.
-type lockItem struct {
-	Path     string   `json:"path"`
-	Type     string   `json:"type"`
-	Holder   *party   `json:"holder"` // null: free
-	Waiters  []party  `json:"waiters"`
-	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (e *env) listLocks(ctx context.Context, root string) error {
@@ -82,16 +51,21 @@ func (e *env) listLocks(ctx context.Context, root string) error {
 		if err != nil {
 			return err
 		}
+		var circles circles
 		for _, p := range locks {
-			info, err := lock.New(c, p).Inspect(ctx)
+			info, err := lock.Inspect(ctx, c, p)
 			if err != nil {
 				return err
 			}
 			answered()
-			item := newLockItem(&info, sessions)
-			if item.Holder == nil {
+			if len(info.Holders)+len(info.Waiters) == 0 {
 				continue // given back meanwhile
 			}
+			item := newLockItem(&info, sessions)
+			if item.Deadlocks, err = circles.at(ctx, c, item); err != nil {
+				return err
+			}
+			answered()
 			for _, w := range item.Warnings {
 				warnings = append(warnings, p+": "+w)
 			}
@@ -99,6 +73,7 @@ func (e *env) listLocks(ctx context.Context, root string) error {
 				return err
 			}
 		}
+		warnings = append(circles.warnings, warnings...)
 		return l.close()
 	})
 	for _, w := range warnings {
@@ -122,87 +97,4 @@ func (e *env) sessionsByID(ctx context.Context) map[string]*sessionItem {
 		by[all[i].ID] = &all[i]
 	}
 	return by
-}
-
-// newLockItem joins a lock with the sessions.
-func newLockItem(info *lock.Info, sessions map[string]*sessionItem) *lockItem {
-	item := &lockItem{Path: info.Path, Type: "mutex", Waiters: []party{}, Warnings: info.Warnings}
-	for i := range info.Holders {
-		who := newParty(&info.Holders[i], sessions)
-		item.Holder = &who
-	}
-	for i := range info.Waiters {
-		item.Waiters = append(item.Waiters, newParty(&info.Waiters[i], sessions))
-	}
-	return item
-}
-
-func newParty(p *lock.Party, sessions map[string]*sessionItem) party {
-	who := party{
-		Node: p.Node, Token: p.Token.String(), Owner: p.Owner, Labels: p.Labels, Client: string(p.Pattern),
-		Since: timestamp(p.Since.UnixMilli()), age: time.Since(p.Since), Liveness: "unknown", LastHeardMs: -1,
-	}
-	if p.Session != 0 {
-		who.Session = p.Session.String()
-	}
-	s := sessions[who.Session]
-	if s == nil {
-		return who
-	}
-	who.SessionName, who.Address, who.Server = s.Name, s.Address, s.Server
-	who.TimeoutMs, who.LastHeardMs = s.TimeoutMs, s.LastHeardMs
-	if who.Liveness = "ok"; s.silent() {
-		who.Liveness = "silent"
-	}
-	return who
-}
-
-// name is the best that is known about who it is.
-func (p *party) name() string {
-	name := p.Owner
-	if name == "" {
-		name = p.SessionName
-	}
-	if name == "" {
-		name = dash(p.Session)
-	}
-	if p.Client == string(lock.PatternKazoo) {
-		name = "(kazoo) " + name
-	}
-	return name
-}
-
-func (p *party) heard() string {
-	if p.LastHeardMs < 0 {
-		return "-"
-	}
-	return ago(time.Duration(p.LastHeardMs) * time.Millisecond)
-}
-
-func (p *party) liveness() string {
-	if p.Liveness == "silent" && p.LastHeardMs >= 0 {
-		return "SILENT " + p.heard()
-	}
-	return p.Liveness
-}
-
-func (i *lockItem) row() []string {
-	oldest := "-"
-	if len(i.Waiters) > 0 {
-		oldest = ago(i.Waiters[0].age)
-	}
-	h := i.Holder
-	return []string{
-		i.Path, i.Type, h.name(), h.Token, ago(h.age), strconv.Itoa(len(i.Waiters)), oldest, h.liveness(),
-		dash(h.Session), dash(h.Address), dash(h.Server),
-	}
-}
-
-// labelText is labels in one line, in order.
-func labelText(labels map[string]string) string {
-	var out []string
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		out = append(out, fmt.Sprintf("%s=%s", k, labels[k]))
-	}
-	return strings.Join(out, " ")
 }
