@@ -16,7 +16,7 @@ import (
 
 func newDemoCmd(e *env) *cobra.Command {
 	return parent("demo", "Show promises being kept, against real servers",
-		newPausedWorkerCmd(e), newWalletCmd(e), newDoubleClickCmd(e), newFailoverCmd(e), newLayersCmd(e), newLateReleaseCmd(e), newHerdCmd(e), newDemoWorkerCmd(e))
+		newPausedWorkerCmd(e), newWalletCmd(e), newDoubleClickCmd(e), newNightlyJobCmd(e), newFailoverCmd(e), newLayersCmd(e), newLateReleaseCmd(e), newHerdCmd(e), newDemoWorkerCmd(e))
 }
 
 // demoPlace says, in each demonstration's help, where it runs and how it ends.

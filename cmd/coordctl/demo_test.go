@@ -84,3 +84,44 @@ func TestPausedWorkerWithItsOwnCluster(t *testing.T) {
 		t.Error("the user's contexts were changed")
 	}
 }
+
+// Values that a demonstration cannot play with are wrong use, found before
+// anything is started.
+func TestDemosRefuseWrongUse(t *testing.T) {
+	for _, c := range []struct{ line, says string }{
+		{"demo herd --waiters 1", "--waiters: 1 is not 2 to 10000"},
+		{"demo herd --waiters 5 --releases 6", "--releases: 6 is not 1 to 5"},
+		{"demo herd --predecessor=maybe", `"maybe" is none of on, off`},
+		{"demo failover --rounds 0", "--rounds: 0 is not 1 to 100"},
+		{"demo layers --without=quorum", `"quorum" is none of lock, fence, idempotency`},
+		{"demo wallet --timeline --all-outcomes", "exclude each other"},
+		{"demo double-click --idempotency=OFF", `"OFF" is none of on, off`},
+		{"demo late-release now", "unknown command"},
+	} {
+		r := on(t, "", strings.Fields(c.line)...)
+		if r.code != exitUsage || !strings.Contains(r.stderr, c.says) {
+			t.Errorf("%s: exit code %d, %s", c.line, r.code, r.stderr)
+		}
+		if r.stdout != "" {
+			t.Errorf("%s began: %s", c.line, r.stdout)
+		}
+	}
+}
+
+// A demonstration leaves the cluster that it played with as it found it, but for
+// folders that the cluster removes by itself.
+func TestDemosLeaveNothingBehind(t *testing.T) {
+	c := ownCluster(t, 1)
+	r := ctl(t, "", "-e", c.Target(), "demo", "herd", "--waiters", "5", "--releases", "2")
+	if r.code != exitOK {
+		t.Fatalf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	left := ctl(t, "", "-e", c.Target(), "ls", "/demo/herd")
+	if left.code != exitOK && left.code != exitNotFound || strings.TrimSpace(left.stdout) != "" {
+		t.Errorf("exit code %d, left behind: %s%s", left.code, left.stdout, left.stderr)
+	}
+	sessions := ctl(t, "", "-e", c.Target(), "--no-headers", "sessions")
+	if sessions.code != exitOK || strings.Contains(sessions.stdout, "herd") {
+		t.Errorf("sessions left behind: %s%s", sessions.stdout, sessions.stderr)
+	}
+}

@@ -16,6 +16,7 @@ type attempt struct {
 
 // overlap makes two attempts at one payment at the same time: the first is held
 // in its transaction until the second waits for it, and then commits or fails.
+// want is the outcome of the second.
 func (r *clickRun) overlap(ctx context.Context, t transfer, fails error, want outcome) error {
 	old, err := r.grant(ctx, "node 1")
 	if err != nil {
@@ -25,6 +26,11 @@ func (r *clickRun) overlap(ctx context.Context, t transfer, fails error, want ou
 	if err != nil {
 		return err
 	}
+	return r.collide(ctx, t, old, fresh, fails, want)
+}
+
+// collide is overlap with permits at hand.
+func (r *clickRun) collide(ctx context.Context, t transfer, old, fresh permit, fails error, want outcome) error {
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	slow := *r.bank
 	arrive := sync.OnceFunc(func() { close(inside) }) // a transaction may begin again
@@ -50,7 +56,7 @@ func (r *clickRun) overlap(ctx context.Context, t transfer, fails error, want ou
 	}
 	r.say("node 1", "%s: is in the middle of its transaction, token %s", t.ID, old.Token)
 	go pay(r.bank, fresh, second)
-	err = r.waiting(ctx)
+	err := r.waiting(ctx)
 	close(goOn)
 	a, b := <-first, <-second
 	if err != nil {
