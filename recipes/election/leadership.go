@@ -112,9 +112,16 @@ func (l *Leadership) enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if !l.Held() {
+	l.mu.Lock()
+	down := l.down
+	l.mu.Unlock()
+	switch {
+	case !l.Held():
 		<-l.turn
 		return context.Cause(l.Context())
+	case down: // it resigns just now
+		<-l.turn
+		return lock.ErrReleased
 	}
 	return nil
 }

@@ -89,10 +89,10 @@ func (r *runner) round(ctx context.Context) (next time.Time, failed bool, err er
 		if r.settled[p] || p <= r.before {
 			continue
 		}
-		switch err := r.try(ctx, p); {
+		switch own, err := r.try(ctx, p); {
 		case err == nil, errors.Is(err, ErrForgotten):
 			r.settled[p] = true
-		case ctx.Err() != nil, renewal.Hopeless(err), errors.Is(err, lock.ErrDeadlock):
+		case ctx.Err() != nil, !own && (renewal.Hopeless(err) || errors.Is(err, lock.ErrDeadlock)):
 			return next, false, err
 		default:
 			failed = true
@@ -142,18 +142,22 @@ func hopeless(err error) error {
 	return nil
 }
 
-// try makes one attempt at a period.
-func (r *runner) try(ctx context.Context, period string) error {
+// try makes one attempt at a period. own says that the error is that of fn.
+func (r *runner) try(ctx context.Context, period string) (own bool, err error) {
 	opts, c, err := r.locker.Options(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	a := attempt{j: r.j, period: period, fn: r.fn}
+	a := attempt{j: r.j, period: period, fn: func(ctx context.Context, t Turn) error {
+		err := r.fn(ctx, t)
+		own = err != nil
+		return err
+	}}
 	d, err := a.do(ctx, c, opts)
 	r.locker.Ended(a.handle, err)
 	d.Period = period
 	r.j.opts.result(d, err)
-	return err
+	return own, err
 }
 
 // newest lists the newest n periods up to now, oldest first, and says when the
