@@ -120,6 +120,9 @@ func tooLong(value []byte) error {
 
 // wholeMS rounds up to what the cluster counts in.
 func wholeMS(d time.Duration) time.Duration {
+	if d <= 0 {
+		return d
+	}
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 

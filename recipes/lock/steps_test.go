@@ -67,6 +67,7 @@ func TestEveryKindAtEveryStep(t *testing.T) {
 		"semaphore of two": recipetest.Contenders(holding(permit(2), two)),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s.Left = lingering
 			recipetest.EachStep(t, s)
 		})

@@ -1,0 +1,11 @@
+package lock
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain looks, at the end of all, for what has outlived its lock and its
+// client.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
