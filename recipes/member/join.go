@@ -27,10 +27,11 @@ type options struct {
 // lives, and does not come back: its membership ends with a *TakenError.
 func TakeOver() Option { return func(o *options) { o.takeOver = true } }
 
-// Patience is how long Join, and a rejoin, wait for another holder of the id to
-// go before they return a *TakenError. The default is twice the session's
-// timeout, long enough for a dead predecessor with a session like ours. Zero does
-// not wait; a negative value waits as long as the context lasts.
+// Patience is how long Join waits for another holder of the id to go before it
+// returns a *TakenError. The default is twice the session's timeout, long enough
+// for a dead predecessor with a session like ours. Zero does not wait; a negative
+// value waits as long as the context lasts. A member that rejoins does not wait:
+// who has its id then is newer.
 func Patience(d time.Duration) Option {
 	return func(o *options) { o.patience, o.waitSet = d, true }
 }

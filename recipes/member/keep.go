@@ -168,8 +168,9 @@ func (m *Membership) tryRejoin(s *renewal.Sessions, want published) error {
 		m.past = append(m.past, before.ID())
 		m.past = m.past[max(0, len(m.past)-keptSessions):]
 	}
-	opts := m.opts
-	opts.takeOver = false // who has come meanwhile is newer than we are
+	// Who has come meanwhile is newer than we are, and alive: it has waited for
+	// us to go, or replaced us.
+	opts := options{waitSet: true}
 	e := entry{g: m.g, id: m.id, data: want.data, opts: opts, c: session.Client(), past: m.past}
 	stat, err := e.join(m.ctx)
 	if err == nil {

@@ -1,0 +1,312 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/client/fakecoord"
+)
+
+// TestCancelAnywhereLeavesNoMember ends the context of Join after each possible
+// time, with answers lost and connections cut.
+func TestCancelAnywhereLeavesNoMember(t *testing.T) {
+	fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c, client.WithSessionTimeout(time.Minute))
+		g := New(cl, "/a/g")
+		actions := []fakecoord.Action{fakecoord.Pass, fakecoord.Drop, fakecoord.Cut}
+		n, joins := 0, 0
+		for wait := time.Duration(0); wait < 600*time.Millisecond; wait += 3 * time.Millisecond {
+			n++
+			act, countdown := actions[n%3], n%5
+			c.OnReply(func(string, *coordpb.Reply) fakecoord.Action {
+				if countdown--; countdown == 0 {
+					return act
+				}
+				return fakecoord.Pass
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			m, err := g.Join(ctx, "x", nil)
+			cancel()
+			c.OnReply(nil)
+			switch {
+			case err == nil:
+				joins++
+				leave(t, m)
+			case !errors.Is(err, context.DeadlineExceeded):
+				t.Fatalf("after %s: %v", wait, err)
+			}
+			c.Server("n1").CutAll() // dropped answers are asked for again
+			c.Server("n2").CutAll()
+			time.Sleep(2 * time.Second)
+			if left := c.Paths("/a/g/"); len(left) != 0 {
+				t.Fatalf("after %s: left behind: %v", wait, left)
+			}
+		}
+		if joins == 0 || joins == n {
+			t.Fatalf("%d of %d joined", joins, n)
+		}
+	})
+}
+
+// TestLeaveWithADoneContext, in an outage too: the znode goes as soon as the
+// cluster is back, and the second call says the same.
+func TestLeaveWithADoneContext(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c, client.WithSessionTimeout(time.Minute))
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		m := join(t, New(cl, "/g"), "a", "")
+		for range 3 {
+			if err := m.Leave(done); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m = join(t, New(cl, "/g"), "a", "")
+		c.Server("n1").Stop()
+		began := time.Now()
+		if err := m.Leave(done); !errors.Is(err, client.ErrUnknownOutcome) || time.Since(began) > leaveGrace+time.Second {
+			t.Fatalf("after %s: %v", time.Since(began), err)
+		}
+		c.Server("n1").Start()
+		leave(t, m)
+		if left := c.Paths("/g/"); len(left) != 0 {
+			t.Fatalf("left behind: %v", left)
+		}
+	})
+}
+
+// TestLostAnswersMakeNoSecondMember: each write of joining, publishing and leaving
+// is done and its answer lost.
+func TestLostAnswersMakeNoSecondMember(t *testing.T) {
+	fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
+		w := watch(t, New(connect(t, c), "/g"))
+		w.want(t, "")
+		lost := map[uint64]bool{}
+		c.OnReply(func(_ string, r *coordpb.Reply) fakecoord.Action {
+			if r.Seq != 0 && !lost[r.Seq] {
+				lost[r.Seq] = true
+				return fakecoord.Cut
+			}
+			return fakecoord.Pass
+		})
+		m := join(t, New(connect(t, c), "/g"), "a", "1")
+		if err := m.SetData(t.Context(), []byte("2")); err != nil {
+			t.Fatal(err)
+		}
+		leave(t, m)
+		w.want(t, "a=1", "a=2", "")
+	})
+}
+
+// TestListIsRightAfterAResync: the servers have forgotten what happened while the
+// watch was cut off. The list comes as it is, once, and goes on from there.
+func TestListIsRightAfterAResync(t *testing.T) {
+	fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
+		watching := connect(t, c, client.WithSessionTimeout(time.Hour))
+		other := connect(t, c)
+		g := New(other, "/g")
+		a, b := join(t, g, "a", "1"), join(t, g, "b", "1")
+		w := watch(t, New(watching, "/g"))
+		w.want(t, "a=1 b=1")
+		at := c.Server(c.Connected(uint64(watching.Session().ID())))
+		for range 2 {
+			at.Refuse(&coordpb.Error{Code: coordpb.Code_CODE_UNAVAILABLE})
+			for _, s := range []string{"n1", "n2"} {
+				if c.Server(s) != at {
+					c.Server(s).Refuse(&coordpb.Error{Code: coordpb.Code_CODE_UNAVAILABLE})
+				}
+			}
+			at.CutAll()
+			if c.Connected(uint64(other.Session().ID())) != "" {
+				c.Delete("/g/a") // it cannot come back while nobody is served
+			}
+			c.Forget()
+			for _, s := range []string{"n1", "n2"} {
+				c.Server(s).Refuse(nil)
+			}
+			time.Sleep(20 * time.Second)
+		}
+		last := ""
+		for len(w.lists) > 0 {
+			last = w.next(t)
+		}
+		if last != "a=1 b=1" {
+			t.Fatalf("the list is %q", last)
+		}
+		leave(t, a)
+		w.want(t, "b=1")
+		leave(t, b)
+		w.want(t, "")
+	})
+}
+
+// TestForeignChildrenAreNoMembers unless they are ephemeral.
+func TestForeignChildrenAreNoMembers(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c)
+		m := join(t, New(cl, "/g"), "m", "")
+		w := watch(t, New(cl, "/g"))
+		w.want(t, "m=")
+		for _, p := range []string{"/g/config", "/g/config/deep"} {
+			if _, err := cl.Create(t.Context(), p, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := cl.Create(t.Context(), "/g/config/deep/er", nil, client.WithEphemeral()); err != nil {
+			t.Fatal(err)
+		}
+		w.want(t)
+		if _, err := cl.Create(t.Context(), "/g/zk", []byte("y"), client.WithEphemeral()); err != nil {
+			t.Fatal(err)
+		}
+		w.want(t, "m= zk=y")
+		list, err := New(cl, "/g").Members(t.Context())
+		if err != nil || text(list) != "m= zk=y" {
+			t.Fatal(text(list), err)
+		}
+		leave(t, m)
+		w.want(t, "zk=y")
+	})
+}
+
+// TestLargeGroupIsReadInParts while it changes: every list that comes is one that
+// the events lead to, and the last one is right.
+func TestLargeGroupIsReadInParts(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		c.PageSize = 10
+		cl := connect(t, c)
+		if _, err := cl.Create(t.Context(), "/g", nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 95 {
+			if _, err := cl.Create(t.Context(), fmt.Sprintf("/g/%03d", i), nil, client.WithEphemeral()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pages := 0
+		c.OnReply(func(_ string, r *coordpb.Reply) fakecoord.Action {
+			if r.GetRead().GetMore() { // something changes between any two parts
+				pages++
+				n := pages
+				go func() {
+					_ = cl.Delete(t.Context(), fmt.Sprintf("/g/%03d", n*7%95), client.AnyVersion)
+					_, _ = cl.Create(t.Context(), fmt.Sprintf("/g/%03d", 100+n), []byte("new"), client.WithEphemeral())
+				}()
+			}
+			return fakecoord.Pass
+		})
+		w := watch(t, New(connect(t, c), "/g"))
+		first := w.next(t)
+		if first == "" || pages < 9 {
+			t.Fatalf("%d parts", pages)
+		}
+		c.OnReply(nil)
+		synctest.Wait()
+		last := first
+		for len(w.lists) > 0 {
+			last = w.next(t)
+		}
+		list, err := New(cl, "/g").Members(t.Context())
+		if err != nil || last != text(list) {
+			t.Fatalf("watched %s\nread %s (%v)", last, text(list), err)
+		}
+	})
+}
+
+// TestRandomGroupsAreSeenAsTheyWere: members come, publish, leave, die and are
+// deleted at random, over connections that break. Each list of each watcher is
+// one that there was, in that order, and all end with the same.
+func TestRandomGroupsAreSeenAsTheyWere(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	rounds := 30
+	if testing.Short() {
+		rounds = 5
+	}
+	for range rounds {
+		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) {
+			var history []string
+			var mu sync.Mutex
+			go func() {
+				for list, err := range New(connect(t, c), "/g").Watch(t.Context()) {
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					history = append(history, text(list))
+					mu.Unlock()
+				}
+			}()
+			synctest.Wait() // the one that sees all begins first
+			watchers := []*watcher{watch(t, New(connect(t, c), "/g")), watch(t, New(connect(t, c, client.WithoutSession()), "/g"))}
+			members := map[string]*Membership{}
+			for range 60 {
+				id := string(rune('a' + r.IntN(5)))
+				m := members[id]
+				switch k := r.IntN(8); {
+				case m == nil:
+					members[id] = join(t, New(connect(t, c), "/g"), id, fmt.Sprint(r.IntN(100)))
+				case k == 0:
+					leave(t, m)
+					delete(members, id)
+				case k == 1:
+					expire(c, m.Session())
+				case k == 2:
+					c.Delete(m.Node())
+				case k == 3:
+					c.Server(fmt.Sprintf("n%d", 1+r.IntN(3))).CutAll()
+				case k == 4:
+					members[id] = join(t, New(connect(t, c), "/g"), id, "taken over", TakeOver())
+				default:
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(20))*time.Millisecond)
+					_ = m.SetData(ctx, []byte(fmt.Sprint(r.IntN(100))))
+					cancel()
+				}
+				time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
+			}
+			time.Sleep(2 * time.Minute)
+			want := ""
+			for i, id := range slices.Sorted(func(yield func(string) bool) {
+				for id := range members {
+					if !yield(id) {
+						return
+					}
+				}
+			}) {
+				if i > 0 {
+					want += " "
+				}
+				want += id + "=" + string(members[id].have.data)
+				if members[id].Session() == 0 {
+					t.Fatalf("%s is out", id)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if history[len(history)-1] != want {
+				t.Fatalf("the list is %q, want %q", history[len(history)-1], want)
+			}
+			for i, w := range watchers {
+				var got []string
+				for len(w.lists) > 0 {
+					got = append(got, w.next(t))
+				}
+				// It may have begun later, not otherwise.
+				from := len(history) - len(got)
+				if from < 0 || !slices.Equal(history[from:], got) {
+					t.Fatalf("watcher %d saw %d lists %q\nthere were %d: %q", i, len(got), got, len(history), history)
+				}
+			}
+		})
+	}
+}
