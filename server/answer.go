@@ -109,13 +109,8 @@ func (s *Server) ephemerals(q *reading, v *fsm.View) (*readResult, error) {
 	case caller.Session:
 		caller = &znode.Caller{Trusted: true} // what it owns is no secret to it
 	}
-	names := v.Tree.EphemeralsOf(of, cmp.Or(r.GetPath(), "/"), caller)
-	for len(names) > 0 && r.GetAfter() != "" && names[0] <= r.GetAfter() {
-		names = names[1:]
-	}
-	limit := s.page(r.GetLimit())
-	more := len(names) > limit
-	names, cut, size := cutNames(names[:min(len(names), limit)], s.replyBytes())
+	names, more := v.Tree.EphemeralsOf(of, cmp.Or(r.GetPath(), "/"), r.GetAfter(), s.page(r.GetLimit()), caller)
+	names, cut, size := cutNames(names, s.replyBytes())
 	return &readResult{names: names, more: more || cut, size: size}, nil
 }
 

@@ -109,14 +109,27 @@ func (c *zkConn) openSession(ctx context.Context, q *wire.ConnectRequest) (*fsm.
 // themselves.
 const zkSessionName = "zookeeper client"
 
-// attachSession binds an old session to this connection: compare and set, so that
-// of two connections that come at the same time one is let in.
+// attachSession binds an old session to this connection. This server may not know
+// yet of the connection that the client had a moment ago at another one: then it
+// asks, and tries once more.
 func (c *zkConn) attachSession(ctx context.Context, q *wire.ConnectRequest) (*fsm.SessionInfo, error) {
-	s := c.s
 	if len(q.Password) != len(session.Secret{}) {
 		return nil, session.ErrWrongSecret
 	}
-	secret := session.Secret(q.Password)
+	info, err := c.attachOnce(ctx, q)
+	if errors.Is(err, session.ErrMoved) {
+		if err := c.s.node.Linearize(ctx); err != nil {
+			return nil, err
+		}
+		info, err = c.attachOnce(ctx, q)
+	}
+	return info, err
+}
+
+// attachOnce is compare and set on the generation seen here, so that of two
+// connections that come at the same time one is let in.
+func (c *zkConn) attachOnce(ctx context.Context, q *wire.ConnectRequest) (*fsm.SessionInfo, error) {
+	s, secret := c.s, session.Secret(q.Password)
 	generation, err := c.generation(ctx, q.Session, secret)
 	if err != nil {
 		return nil, err
@@ -125,14 +138,10 @@ func (c *zkConn) attachSession(ctx context.Context, q *wire.ConnectRequest) (*fs
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.bindSession(ctx, c, &fsm.Command{Kind: fsm.CmdAttach, Attach: &fsm.Attach{
+	return s.bindSession(ctx, c, &fsm.Command{Kind: fsm.CmdAttach, Attach: &fsm.Attach{
 		Session: q.Session, Secret: secret, Expect: generation, Nonce: nonce, Timeout: s.zkTimeout(q.Timeout), Protocol: session.ZooKeeper,
 		Server: s.serverID, Boot: s.boot, Address: c.guest.address, Identities: c.guest.identities,
 	}})
-	if err != nil {
-		return nil, err
-	}
-	return info, nil
 }
 
 // generation is that of the session's present connection. "Expired" is for ever, so

@@ -142,8 +142,9 @@ func portsFree(base, count int) bool {
 	return true
 }
 
-func (p *process) grpc() string { return fmt.Sprintf("127.0.0.1:%d", p.base) }
-func (p *process) http() string { return fmt.Sprintf("127.0.0.1:%d", p.base+2) }
+func (p *process) grpc() string      { return fmt.Sprintf("127.0.0.1:%d", p.base) }
+func (p *process) http() string      { return fmt.Sprintf("127.0.0.1:%d", p.base+2) }
+func (p *process) zookeeper() string { return fmt.Sprintf("127.0.0.1:%d", p.base+3) }
 
 func (p *process) log() string { return filepath.Join(p.c.dir, p.name+".log") }
 
@@ -161,6 +162,7 @@ func (p *process) start() {
 		"COORDD_NODE_DATA_DIR="+p.dataDir(),
 		"COORDD_LISTEN_GRPC="+p.grpc(),
 		"COORDD_LISTEN_HTTP="+p.http(),
+		"COORDD_LISTEN_ZOOKEEPER="+p.zookeeper(),
 	)
 	cmd.Env = append(cmd.Env, p.extraEnv...)
 	cmd.Stdout, cmd.Stderr = log, log
