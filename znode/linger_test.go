@@ -251,32 +251,3 @@ func TestFailedTransactionLeavesTheTimesAsTheyWere(t *testing.T) {
 	r.check()
 	r.wantDue("/e", made.Mtime+3_600_000)
 }
-
-func TestEphemeralsOfASessionAreFoundByPath(t *testing.T) {
-	r := newTester(t)
-	r.create("/p")
-	r.create("/pq")
-	r.must(Op{Kind: OpCreate, Path: "/closed", ACL: []ACL{{PermCreate, "world", "anyone"}, {PermAll, "digest", "ann:x"}}})
-	for _, p := range []string{"/pq/x", "/p/b", "/p/a", "/p-", "/closed/c"} {
-		r.bid(p, 0, 0)
-	}
-	for _, c := range []struct {
-		of   session.ID
-		path string
-		by   *Caller
-		want []string
-	}{
-		{1, "/", &Caller{}, []string{"/p-", "/p/a", "/p/b", "/pq/x"}},
-		{1, "/", &Caller{Trusted: true}, []string{"/closed/c", "/p-", "/p/a", "/p/b", "/pq/x"}},
-		{1, "/", &Caller{Identities: []Identity{{Scheme: "digest", ID: "ann:x"}}}, []string{"/closed/c", "/p-", "/p/a", "/p/b", "/pq/x"}},
-		{1, "/p", &Caller{}, []string{"/p/a", "/p/b"}},
-		{1, "/p/a", &Caller{}, []string{"/p/a"}},
-		{1, "/closed", &Caller{}, []string{}},
-		{1, "/none", &Caller{}, []string{}},
-		{2, "/", &Caller{Trusted: true}, []string{}},
-	} {
-		if got := r.tree.EphemeralsOf(c.of, c.path, c.by); got == nil || !slices.Equal(got, c.want) {
-			t.Errorf("of %d at %s: %#v, want %v", c.of, c.path, got, c.want)
-		}
-	}
-}

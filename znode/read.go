@@ -118,29 +118,6 @@ func (t *Tree) Ephemerals(s session.ID, prefix string) []string {
 	return paths
 }
 
-// EphemeralsOf returns the paths of the session's ephemerals at path or below, in
-// ascending order. Those whose parent the caller may not read are left out: it
-// could not list them either. There is no error for a path that is not there.
-func (t *Tree) EphemeralsOf(s session.ID, path string, c *Caller) []string {
-	paths := []string{}
-	l := t.owners[s]
-	if l == nil {
-		return paths
-	}
-	below := strings.TrimSuffix(path, "/") + "/"
-	l.each(func(i uint32) bool {
-		if !t.permits(t.nodes.at(t.nodes.at(i).parent), PermRead, c) {
-			return true
-		}
-		if p := t.path(i); p == path || strings.HasPrefix(p, below) {
-			paths = append(paths, p)
-		}
-		return true
-	})
-	slices.Sort(paths)
-	return paths
-}
-
 // CountDescendants returns how many nodes there are below the one at path, for
 // a caller with READ on it. It looks at all of them.
 func (t *Tree) CountDescendants(path string, c *Caller) (int, error) {
