@@ -1,0 +1,174 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/internal/settle"
+)
+
+// lagGrace is how long is waited for what makes a claim in vain less likely.
+const lagGrace = 20 * time.Millisecond
+
+// Take waits for an item and claims it. Takers get items in the order in which
+// they came, of what is free at that time the first by priority and then by age.
+// The claim lasts until Done or Return, and as long as the session: then the item
+// comes out again.
+//
+// If ctx ends first, Take returns its error and leaves nothing behind; an item
+// that was claimed at that moment comes out again, with one delivery more.
+func (q *Queue) Take(ctx context.Context) (*Item, error) {
+	if q.c.Session().Timeout() <= 0 {
+		return nil, fmt.Errorf("queue %s: %w: the client has no session", q.path, client.ErrBadArguments)
+	}
+	for {
+		it, err := q.takeOne(ctx)
+		switch {
+		case errors.Is(err, errAgain):
+		case err != nil:
+			return nil, err
+		case q.opts.maxDeliveries > 0 && it.Deliveries > q.opts.maxDeliveries:
+			if err := it.bury(ctx); err != nil {
+				return nil, err
+			}
+		default:
+			return it, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// takeOne stands in the line once.
+func (q *Queue) takeOne(ctx context.Context) (*Item, error) {
+	p, err := q.join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer p.leave(ctx)
+	left, err := p.first(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var c *claim
+	err = q.index.follow(ctx, func(ctx context.Context) error {
+		c, err = p.claim(ctx, left)
+		return err
+	})
+	if err != nil {
+		c.abandon()
+		return nil, err
+	}
+	return c.open(ctx)
+}
+
+// claim is the claim of one item: an ephemeral child of the item's znode.
+type claim struct {
+	q    *Queue
+	item indexed
+	stat client.Stat // of the claim
+}
+
+func (c *claim) itemNode() string { return c.q.at(itemsFolder) + "/" + c.item.name.text }
+func (c *claim) node() string     { return c.itemNode() + "/" + claimName }
+
+// removal deletes this very claim; it fails if it is lost.
+func (c *claim) removal() client.Op {
+	return client.OpDeleteNode(c.node(), c.stat.Czxid, c.stat.EphemeralOwner)
+}
+
+// abandon has the claim deleted as soon as the session can. A nil claim is none.
+func (c *claim) abandon() {
+	if c != nil {
+		_ = c.q.c.WriteAsync(nil, c.removal())
+	}
+}
+
+// claim claims the first item that is free, and waits for one if there is none.
+func (p *place) claim(ctx context.Context, left client.Zxid) (*claim, error) {
+	x := p.q.index
+	if err := x.catchUp(ctx, left); err != nil {
+		return nil, err
+	}
+	for {
+		e := x.first()
+		if e == nil {
+			select {
+			case <-x.wake:
+				continue
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		c := &claim{q: p.q, item: *e}
+		ok, err := p.try(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return c, nil
+		}
+	}
+}
+
+// try claims one item and leaves the line in the same transaction. It returns
+// false if that was not possible because things are not as they were known.
+func (p *place) try(ctx context.Context, c *claim) (bool, error) {
+	var ops []client.Op
+	if !p.gone {
+		ops = append(ops, p.removal())
+	}
+	at := len(ops)
+	ops = append(ops, client.OpCheckNode(c.itemNode(), c.item.czxid, 0),
+		client.OpCreate(c.node(), card(p.q.c), client.WithEphemeral()))
+	results, err := settle.Write(ctx, p.q.c, func(done []client.OpResult) {
+		c.stat = done[len(done)-1].Stat
+		c.abandon()
+	}, ops...)
+	if err == nil {
+		p.gone, c.stat = true, results[len(results)-1].Stat
+		return true, nil
+	}
+	var e *client.Error
+	switch {
+	case !errors.Is(err, client.ErrNoNode) && !errors.Is(err, client.ErrBadVersion) && !errors.Is(err, client.ErrNodeExists):
+		return false, err
+	case errors.As(err, &e) && e.Index < at:
+		p.gone = true // somebody has deleted it; the claim does not depend on it
+		return false, nil
+	}
+	return false, c.wait(ctx)
+}
+
+// wait lets the index come to know why a claim was not possible.
+func (c *claim) wait(ctx context.Context) error {
+	x := c.q.index
+	st, taken, err := c.q.c.Exists(ctx, c.node(), client.Mode(client.ReadSession))
+	switch {
+	case err != nil:
+		return err
+	case taken:
+		return x.items.WaitZxid(ctx, st.Czxid)
+	}
+	short, cancel := context.WithTimeout(ctx, lagGrace)
+	defer cancel()
+	_ = x.items.WaitZxid(short, c.q.c.LastZxid())
+	return ctx.Err()
+}
+
+// card is the data of claims and places: who it is.
+func card(c *client.Client) []byte {
+	b, err := json.Marshal(struct {
+		Owner string    `json:"owner"`
+		Since time.Time `json:"since"`
+	}{c.Session().Name(), time.Now().UTC().Truncate(time.Millisecond)})
+	if err != nil {
+		return nil // a string and a time: it does not fail
+	}
+	return b
+}
