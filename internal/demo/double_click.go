@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
 	"github.com/coordd/coord/recipes/lock"
 )
@@ -21,11 +20,7 @@ func DoubleClick(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		c, err := s.dial(ctx, "double-click")
-		if err != nil {
-			return err
-		}
-		r := clickRun{stage: s, db: db, client: c, bank: newBank(db.DB, o)}
+		r := clickRun{stage: s, db: db, bank: newBank(db.DB, o)}
 		before, err := readBooks(ctx, db.DB)
 		if err != nil {
 			return err
@@ -50,22 +45,25 @@ const clicked = 10
 // should move the money once.
 type clickRun struct {
 	*stage
-	db     *database
-	client *client.Client
-	bank   *bank
-	asked  int64
+	db    *database
+	bank  *bank
+	asked int64
 }
 
 // grant takes the lock for one attempt and gives it back at once. The token stays
 // good for as long as nobody has written with a newer one.
 func (r *clickRun) grant(ctx context.Context, who string) (permit, error) {
+	c, err := r.as(ctx, who)
+	if err != nil {
+		return permit{}, err
+	}
 	path := r.root + "/alice"
-	h, err := lock.New(r.client, path, lock.Owner(who)).Acquire(ctx)
+	h, err := lock.New(c, path, lock.Owner(who)).Acquire(ctx)
 	if err != nil {
 		return permit{}, err
 	}
 	p := permit{path, h.FencingToken()}
-	r.say(who, "has the lock: token %s", p.Token)
+	r.say(who, "has the lock: session %s, token %s", sessionAt(c), p.Token)
 	return p, h.Release(ctx)
 }
 

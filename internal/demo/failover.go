@@ -38,7 +38,7 @@ func Failover(ctx context.Context, o FailoverOptions) error {
 		}
 		s.atEnd(r.admin.Close)
 		for i, who := range []string{"A", "B"} {
-			if r.clients[i], err = s.dial(ctx, who); err != nil {
+			if r.clients[i], err = s.as(ctx, who); err != nil {
 				return err
 			}
 		}

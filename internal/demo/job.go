@@ -47,6 +47,9 @@ func (w *worker) runJob(ctx context.Context, c command) (workerEvent, error) {
 		job := once.New(conn, c.Job.Path, once.Lock(lock.Owner(w.Name)))
 		done, err := job.Do(ctx, c.Job.Period, func(ctx context.Context, t once.Turn) error { return w.turn(ctx, t, o) })
 		if placeLost(err) || errors.Is(err, client.ErrUnknownOutcome) {
+			if err := sleep(ctx, look); err != nil {
+				return workerEvent{}, err
+			}
 			continue
 		}
 		return workerEvent{Event: eventJobDone, Period: done.Period, By: done.By, Token: done.Token, Repeated: done.Repeated}, err

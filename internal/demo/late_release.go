@@ -16,7 +16,7 @@ import (
 func LateRelease(ctx context.Context, o Options) error {
 	return perform(ctx, "late-release", o, func(ctx context.Context, s *stage) error {
 		r := lateRun{stage: s, path: s.root + "/lock"}
-		watcher, err := s.dial(ctx, "late-release")
+		watcher, err := s.as(ctx, "late-release")
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func NightlyJob(ctx context.Context, o Options) error {
 		if !o.has(Once) {
 			r.nights = nights[:1] // they are all alike
 		}
-		if r.watcher, err = s.dial(ctx, "nightly-job"); err != nil {
+		if r.watcher, err = s.as(ctx, "nightly-job"); err != nil {
 			return err
 		}
 		for i := range jobHosts {

@@ -10,7 +10,10 @@ import (
 // goes on and writes with its old token. It returns nil only if the database
 // refused A and A's context was already cancelled. Its layer is [Fence].
 func PausedWorker(ctx context.Context, o Options) error {
-	return perform(ctx, "paused-worker", o, func(ctx context.Context, s *stage) error {
+	return performBare(ctx, "paused-worker", o, func(ctx context.Context, s *stage) error {
+		if err := s.setCluster(ctx); err != nil {
+			return err
+		}
 		db, err := s.startDatabase(ctx, reportSchema)
 		if err != nil {
 			return err

@@ -31,6 +31,7 @@ type stage struct {
 	own     *ownCluster // nil where the cluster is somebody's
 	root    string      // this run's own znode, with all that it leaves below
 	clients []*client.Client
+	actors  map[string]*client.Client
 	workers []*workerProcess
 	endings []func() error // in the order of their making
 }
@@ -54,7 +55,7 @@ func performBare(ctx context.Context, name string, o Options, act func(context.C
 	most := limit + o.more
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("not done within %s", most))
 	defer cancel()
-	s := &stage{timeline: newTimeline(o.Out), o: o, root: "/demo/" + name + "/" + rand.Text()[:6]}
+	s := &stage{timeline: newTimeline(o.Out), o: o, root: "/demo/" + name + "/" + rand.Text()[:6], actors: map[string]*client.Client{}}
 	defer func() { err = errors.Join(err, s.end()) }()
 	return act(ctx, s)
 }
@@ -101,6 +102,19 @@ func (s *stage) dial(ctx context.Context, name string, opts ...client.Option) (*
 	}
 	s.clients = append(s.clients, c)
 	return c, nil
+}
+
+// as is the session of an actor in this process, opened when it is first asked
+// for.
+func (s *stage) as(ctx context.Context, actor string) (*client.Client, error) {
+	if c := s.actors[actor]; c != nil {
+		return c, nil
+	}
+	c, err := s.dial(ctx, actor)
+	if err == nil {
+		s.actors[actor] = c
+	}
+	return c, err
 }
 
 // dial connects without a word on standard error: the timeline says it.

@@ -60,17 +60,17 @@ func (w *walletRun) allOutcomes(ctx context.Context) error {
 // permits are those of a former holder of alice's lock, of its holder, and of the
 // holder of bob's, which was granted last.
 func (w *walletRun) permits(ctx context.Context) (old, fresh, other permit, err error) {
-	c, err := w.dial(ctx, "wallet")
-	if err != nil {
-		return old, fresh, other, err
-	}
 	grant := func(who, account string) (*lock.Handle, permit, error) {
+		c, err := w.as(ctx, who)
+		if err != nil {
+			return nil, permit{}, err
+		}
 		path := w.root + "/" + account
 		h, err := lock.New(c, path, lock.Owner(who)).Acquire(ctx)
 		if err != nil {
 			return nil, permit{}, err
 		}
-		w.say(who, "has the lock on %s: token %s", account, w.label(h.FencingToken()))
+		w.say(who, "has the lock on %s: session %s, token %s", account, sessionAt(c), w.label(h.FencingToken()))
 		return h, permit{path, h.FencingToken()}, nil
 	}
 	h, old, err := grant("node 1", "alice")

@@ -31,7 +31,7 @@ func (w *walletRun) story(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watcher, err := w.dial(ctx, "wallet")
+	watcher, err := w.as(ctx, "wallet")
 	if err != nil {
 		return err
 	}

@@ -42,8 +42,8 @@ type command struct {
 type workerEvent struct {
 	Event       string      `json:"event"` // one of those below
 	Token       fence.Token `json:"token,omitempty"`
-	Session     string      `json:"session,omitempty"`
-	Node        string      `json:"node,omitempty"` // path of the queue entry
+	Session     string      `json:"session,omitempty"` // and the server that serves it
+	Node        string      `json:"node,omitempty"`    // path of the queue entry
 	Detail      string      `json:"detail,omitempty"`
 	ContextDone bool        `json:"contextDone,omitempty"`
 	Cause       string      `json:"cause,omitempty"`
@@ -198,5 +198,11 @@ func (w *worker) session(ctx context.Context, timeout time.Duration) (*client.Cl
 	return c, err
 }
 
-// sessionID is that of the session last opened.
-func (w *worker) sessionID() string { return w.client.Session().ID().String() }
+// sessionAt names a client's session and the server that serves it now.
+func sessionAt(c *client.Client) string {
+	s := c.Session()
+	if s.Server() == "" {
+		return s.ID().String()
+	}
+	return s.ID().String() + " at " + s.Server()
+}

@@ -32,20 +32,24 @@ func (w *worker) take(ctx context.Context, c command, how func(*lock.Mutex, cont
 		var busy *lock.BusyError
 		switch {
 		case placeLost(err):
-			continue
+			if err := sleep(ctx, look); err != nil {
+				return workerEvent{}, err
+			}
 		case errors.As(err, &busy):
 			return workerEvent{Event: eventBusy, Token: busy.Holder.Token, Detail: busy.Error()}, nil
 		case err != nil:
 			return workerEvent{}, err
+		default:
+			w.handle, w.token = h, h.FencingToken()
+			return workerEvent{Event: eventAcquired, Token: w.token, Session: sessionAt(conn), Node: h.Node()}, nil
 		}
-		w.handle, w.token = h, h.FencingToken()
-		return workerEvent{Event: eventAcquired, Token: w.token, Session: w.sessionID(), Node: h.Node()}, nil
 	}
 }
 
-// placeLost says that a contender may try again with a new session.
+// placeLost says that a contender may try again: with a new session, or because
+// the lock's folder was reaped, being empty, while it was made.
 func placeLost(err error) bool {
-	return errors.Is(err, lock.ErrLost) || errors.Is(err, client.ErrSessionExpired)
+	return errors.Is(err, lock.ErrLost) || errors.Is(err, client.ErrSessionExpired) || errors.Is(err, client.ErrNoNode)
 }
 
 // enter takes a token as a contender does, and does not wait for its turn.
@@ -59,7 +63,7 @@ func (w *worker) enter(ctx context.Context, c command) (workerEvent, error) {
 		return workerEvent{}, err
 	}
 	w.handle, w.token = nil, fence.Token(made.Stat.Czxid)
-	return workerEvent{Event: eventAcquired, Token: w.token, Session: w.sessionID(), Node: made.Path}, nil
+	return workerEvent{Event: eventAcquired, Token: w.token, Session: sessionAt(conn), Node: made.Path}, nil
 }
 
 // takeTicket makes a queue entry below path and what is missing of path.
