@@ -10,15 +10,20 @@ import (
 
 // Admit raises the mark of resource to t and locks it until tx ends, so a newer
 // holder waits for this transaction and an older one is refused. Call it before
-// the first read or write that the lock guards.
+// the first read or write that the lock guards: what was read earlier may be from
+// before the last holder's writes, and at REPEATABLE READ everything that is read
+// later is as old as the first read.
 //
 // It returns nil, a *fence.StaleError, a *fence.TokenError, a
 // *fence.ResourceError, [ErrInvalidOption], or the database's error wrapped.
 // After any error roll tx back. The database may ask for the whole transaction
-// again (see [Repeatable]), which [WithTx] does by itself.
+// again (see [Repeatable]), which [WithTx] does by itself. A later rollback to a
+// savepoint from before the Admit takes the mark back and unlocks it, as would a
+// statement that commits by itself (CREATE TABLE in MySQL): do neither.
 //
-// It waits as long as another transaction holds the mark and ctx lasts, and as
-// the database lets it.
+// It waits as long as another transaction holds the mark, ctx lasts, and the
+// database lets it (lock_timeout in PostgreSQL, innodb_lock_wait_timeout in
+// MySQL, busy_timeout in SQLite).
 func Admit(ctx context.Context, tx *sql.Tx, resource string, t fence.Token, opts ...Option) error {
 	c, err := newConfig(opts)
 	if err != nil {

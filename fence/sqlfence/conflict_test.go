@@ -3,6 +3,7 @@ package sqlfence_test
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,10 +45,29 @@ func TestDeadlockIsResolved(t *testing.T) {
 	})
 }
 
-// MySQL gives up the wait for a row, which is no answer to an admission.
+// A server may give up the wait for a row, which is no answer to an admission.
 func TestLockWaitTimeoutIsRepeated(t *testing.T) {
-	b := mariadb("MariaDB", "?innodb_lock_wait_timeout=1")
-	db := b.migrated(t)
+	onServers(t, func(t *testing.T, b *backend) {
+		dsn := b.create(t)
+		switch {
+		case b.kind == sqlfence.PostgreSQL:
+			dsn += " lock_timeout=300ms"
+		case strings.Contains(dsn, "?"):
+			dsn += "&innodb_lock_wait_timeout=1"
+		default:
+			dsn += "?innodb_lock_wait_timeout=1"
+		}
+		db := &database{DB: b.open(t, dsn), backend: b}
+		if err := db.migrate(t); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, db, b.createWrites)
+		repeatsAfterTimeout(t, db)
+	})
+}
+
+func repeatsAfterTimeout(t *testing.T, db *database) {
+	t.Helper()
 	holder := db.begin(t)
 	if err := db.admit(t.Context(), holder, "r", 43); err != nil {
 		t.Fatal(err)

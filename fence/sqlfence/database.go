@@ -8,9 +8,12 @@ type Database int
 const (
 	// PostgreSQL 9.5 and later. The zero Database, and the default.
 	PostgreSQL Database = iota
-	// MySQL 5.7 and later and MariaDB 10.2 and later, with the engine InnoDB.
+	// MySQL 5.7 and later and MariaDB 10.2 and later, with the engine InnoDB. The
+	// tests run on MariaDB 10.11.
 	MySQL
-	// SQLite 3.37 and later, one file for all who share a resource.
+	// SQLite 3.37 and later, one file for all who share a resource: no ":memory:",
+	// which each connection has for itself, and no file system of a network, whose
+	// locks often do not lock.
 	SQLite
 )
 

@@ -103,7 +103,7 @@ func Once(ctx context.Context, db *sql.DB, op Operation, fn func(tx *sql.Tx) (re
 		return Result{}, err
 	}
 	var result Result
-	err = c.run(ctx, db, func(tx *sql.Tx) error {
+	err = c.run(ctx, db, func(tx *sql.Tx) (err error) {
 		result, err = c.once(ctx, tx, op, fn)
 		return err
 	}, true)

@@ -76,36 +76,43 @@ func TestTooLargeResultIsRefused(t *testing.T) {
 func TestConcurrentRepeatsRunOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, b *backend) {
 		for name, level := range b.levels {
-			t.Run(name, func(t *testing.T) {
-				db := b.migrated(t)
-				opts := []sqlfence.Option{sqlfence.TxOptions(&sql.TxOptions{Isolation: level}), sqlfence.Attempts(100)}
-				const calls = 16
-				var runs, first atomic.Int64
-				var wg sync.WaitGroup
-				for i := range calls {
-					token := fence.Token(34 + i%2)
-					wg.Go(func() {
-						op := sqlfence.Operation{ID: "pay-7", Resource: "r", Token: token}
-						got, err := db.once(context.Background(), op, func(tx *sql.Tx) ([]byte, error) {
-							runs.Add(1)
-							return db.pay(token, []byte("receipt"))(tx)
-						}, opts...)
-						if err != nil || string(got.Data) != "receipt" {
-							t.Errorf("%+v, %v", got, err)
-						}
-						if !got.Repeated {
-							first.Add(1)
-						}
-					})
-				}
-				wg.Wait()
-				if runs.Load() != 1 || first.Load() != 1 {
-					t.Errorf("fn ran %d times, %d calls say that they applied it", runs.Load(), first.Load())
-				}
-				db.wantWrites(t, 1)
-			})
+			t.Run(name, func(t *testing.T) { repeatAtOnce(t, b.migrated(t), level) })
 		}
 	})
+}
+
+func TestConcurrentRepeatsRunOnceWithSnapshotIsolation(t *testing.T) {
+	b := mariadb("MariaDB", "?innodb_snapshot_isolation=ON")
+	repeatAtOnce(t, b.migrated(t), sql.LevelRepeatableRead)
+}
+
+func repeatAtOnce(t *testing.T, db *database, level sql.IsolationLevel) {
+	t.Helper()
+	opts := []sqlfence.Option{sqlfence.TxOptions(&sql.TxOptions{Isolation: level}), sqlfence.Attempts(100)}
+	const calls = 16
+	var runs, first atomic.Int64
+	var wg sync.WaitGroup
+	for i := range calls {
+		token := fence.Token(34 + i%2)
+		wg.Go(func() {
+			op := sqlfence.Operation{ID: "pay-7", Resource: "r", Token: token}
+			got, err := db.once(context.Background(), op, func(tx *sql.Tx) ([]byte, error) {
+				runs.Add(1)
+				return db.pay(token, []byte("receipt"))(tx)
+			}, opts...)
+			if err != nil || string(got.Data) != "receipt" {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if !got.Repeated {
+				first.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if runs.Load() != 1 || first.Load() != 1 {
+		t.Errorf("fn ran %d times, %d calls say that they applied it", runs.Load(), first.Load())
+	}
+	db.wantWrites(t, 1)
 }
 
 func TestStaleTokenIsRefusedOnlyWhereThereIsSomethingToApply(t *testing.T) {

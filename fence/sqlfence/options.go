@@ -55,23 +55,40 @@ func Lock(name string) Option { return func(c *config) { c.lock = name } }
 func Strict() Option { return func(c *config) { c.strict = true } }
 
 // MaxIdle makes the server end a transaction that was admitted and then sends
-// nothing for d, as that of a stopped process does. It stands until that
-// transaction ends. Zero, the default, leaves the server's setting alone; d is
-// rounded up to whole milliseconds.
+// nothing for d, as that of a stopped process does. Zero, the default, leaves the
+// server's setting alone.
+//
+// In PostgreSQL the limit belongs to the transaction and d is rounded up to whole
+// milliseconds. In MySQL it belongs to the connection, for which [WithTx], [Once]
+// and [NewStore] set it and take it back; [Admit], which does not see the end of
+// the transaction, refuses the option. There d is rounded up to whole seconds.
+// SQLite has no server, and every function refuses it.
 func MaxIdle(d time.Duration) Option { return func(c *config) { c.maxIdle = d } }
 
-// TxOptions gives [WithTx] and [NewStore] an isolation level; nil is the
+// TxOptions gives [WithTx], [Once] and [NewStore] an isolation level; nil is the
 // database's default.
 func TxOptions(o *sql.TxOptions) Option { return func(c *config) { c.txOptions = o } }
 
-// Attempts bounds how often [WithTx] and [NewStore] begin the transaction when
-// it fails to serialize or meets a deadlock. 1 means once.
+// Attempts bounds how often [WithTx], [Once] and [NewStore] begin the transaction
+// when it fails to serialize, meets a deadlock or waits for too long. 1 means
+// once.
 func Attempts(n int) Option { return func(c *config) { c.attempts = n } }
 
-// Classify says what errors of the database mean, for drivers whose errors this
-// package cannot read. f is asked first, with every error that a transaction
-// ends with, also those of fn; where it answers [Unclear] the package judges by
-// itself. f may be called from any goroutine.
+// Classify says what errors of the database mean. f is asked first, with every
+// error that a transaction ends with, also those of fn; where it answers
+// [Unclear] the package judges by itself. f may be called from any goroutine.
+//
+// It is for drivers whose errors the package cannot read. Without it those of
+// pgx, lib/pq, go-sql-driver/mysql and modernc.org/sqlite are understood. For
+// mattn/go-sqlite3:
+//
+//	sqlfence.Classify(func(err error) sqlfence.Verdict {
+//		var e sqlite3.Error
+//		if errors.As(err, &e) && (e.Code == sqlite3.ErrBusy || e.Code == sqlite3.ErrLocked) {
+//			return sqlfence.Repeatable
+//		}
+//		return sqlfence.Unclear
+//	})
 func Classify(f func(err error) Verdict) Option { return func(c *config) { c.classify = f } }
 
 // config is what the options come to. Read-only once newConfig has returned it.

@@ -6,10 +6,11 @@ import (
 )
 
 // The SQLSTATEs that are told apart. By the first two PostgreSQL asks for the
-// whole transaction again.
+// whole transaction again; the third one comes of its setting lock_timeout.
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
+	lockNotAvailable     = "55P03"
 	completionUnknown    = "40003"
 	queryCanceled        = "57014"
 )
@@ -28,7 +29,7 @@ func sqlState(err error) string {
 // the connection and about the server going down (08, 57) and completionUnknown.
 func postgresVerdict(err error) Verdict {
 	switch state := sqlState(err); {
-	case state == serializationFailure, state == deadlockDetected:
+	case state == serializationFailure, state == deadlockDetected, state == lockNotAvailable:
 		return Repeatable
 	case state == queryCanceled:
 		return Canceled

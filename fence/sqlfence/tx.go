@@ -19,12 +19,14 @@ var ErrUnknownOutcome = errors.New("sqlfence: the transaction may have been comm
 // WithTx runs fn in a transaction in which t has been admitted for resource,
 // and commits. If ctx ends, as the context of a lock's handle does on loss, the
 // transaction is rolled back; it is rolled back too if fn fails or panics. fn
-// must neither commit nor roll back, and must return the error of a statement
-// that failed: PostgreSQL commits nothing after one.
+// must neither commit nor roll back, nor run a statement that does (CREATE TABLE
+// in MySQL), and must return the error of a statement that failed: PostgreSQL
+// commits nothing after one, and MySQL and SQLite may have rolled back what was
+// before it and would keep what comes after.
 //
-// When the database asks for it (SQLSTATE 40001 or 40P01, from any statement or
-// the commit) the transaction begins again, up to [Attempts] times, so fn may
-// run more than once: its effects outside tx must bear that.
+// When the database asks for it (see [Repeatable]), by an error of any statement
+// or of the commit, the transaction begins again, up to [Attempts] times. So fn
+// may run more than once: its effects outside tx must bear that.
 //
 // Errors: those of [Admit]; the error of fn as it is; if ctx has ended, its
 // error together with its cause; the last error of the database when the

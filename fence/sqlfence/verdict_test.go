@@ -32,7 +32,7 @@ func mysqlError(number uint16, state string) error {
 
 // repeatables are errors by which a database asks for the transaction again.
 var repeatables = map[sqlfence.Database][]error{
-	sqlfence.PostgreSQL: {coded("40001"), coded("40P01")},
+	sqlfence.PostgreSQL: {coded("40001"), coded("40P01"), coded("55P03")},
 	sqlfence.MySQL: {
 		mysqlError(1213, "40001"), mysqlError(1205, "HY000"), mysqlError(1020, "HY000"), mysqlError(1213, ""),
 		mysqlError(3101, "40000"), errors.Join(errors.New("first"), mysqlError(1213, "40001")),
