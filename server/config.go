@@ -67,6 +67,9 @@ type ZooKeeperPort struct {
 	Address string // "host:port"; "" turns it off
 	// Plaintext also takes clients without TLS where the server has TLS.
 	Plaintext bool
+	// ReadOnly lets a server that has lost the majority show what it knows to
+	// clients that have asked for it.
+	ReadOnly bool
 	// Words are the four-letter words that are answered, or "*" for all. Nil is
 	// those that only tell of the server itself.
 	Words []string

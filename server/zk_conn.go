@@ -37,7 +37,8 @@ type zkConn struct {
 	gen     uint64
 	line    fsm.LineRef
 	timeout time.Duration
-	floor   zxid.ID // the client has seen this: nothing older is shown
+	// readOnly connections have no session in the cluster: see zk_readonly.go.
+	readOnly atomic.Bool
 
 	// sub is guarded by hub.mu.
 	sub *watch.Subscriber

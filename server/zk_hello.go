@@ -33,15 +33,7 @@ func (c *zkConn) handshake() error {
 	defer cancel()
 	ctx, stop := context.WithTimeout(ctx, helloTime)
 	defer stop()
-	if err := c.catchUp(ctx, q.LastZxid); err != nil {
-		return err
-	}
-	var info *fsm.SessionInfo
-	if q.Session == 0 {
-		info, err = c.openSession(ctx, &q)
-	} else {
-		info, err = c.attachSession(ctx, &q)
-	}
+	info, err := c.admit(ctx, &q)
 	switch {
 	case errors.Is(err, session.ErrExpired), errors.Is(err, session.ErrClosed), errors.Is(err, session.ErrUnknown), errors.Is(err, session.ErrWrongSecret):
 		return c.expired(&q, err)
@@ -49,9 +41,26 @@ func (c *zkConn) handshake() error {
 		return err
 	}
 	c.out.raw((&wire.ConnectResponse{
-		Timeout: info.Timeout, Session: info.ID, Password: info.Secret[:], HasReadOnly: q.HasReadOnly,
+		Timeout: info.Timeout, Session: info.ID, Password: info.Secret[:], ReadOnly: c.readOnly.Load(), HasReadOnly: q.HasReadOnly,
 	}).Append(nil))
 	return nil
+}
+
+// admit finds the session that the client is to have.
+func (c *zkConn) admit(ctx context.Context, q *wire.ConnectRequest) (*fsm.SessionInfo, error) {
+	if c.s.cfg.ZooKeeper.ReadOnly && c.s.cutOff() {
+		if have := c.s.machine.Zxid(); int64(q.LastZxid) > 0 && q.LastZxid > have {
+			return nil, errAhead(q.LastZxid, have)
+		}
+		return c.readOnlySession(q)
+	}
+	if err := c.catchUp(ctx, q.LastZxid); err != nil {
+		return nil, err
+	}
+	if q.Session == 0 {
+		return c.openSession(ctx, q)
+	}
+	return c.attachSession(ctx, q)
 }
 
 // catchUp makes sure that the client is shown nothing older than it has seen. What
@@ -65,9 +74,13 @@ func (c *zkConn) catchUp(ctx context.Context, seen zxid.ID) error {
 		return err
 	}
 	if have := c.s.machine.Zxid(); seen > have {
-		return fmt.Errorf("the client has seen %s, this cluster is at %s", seen, have)
+		return errAhead(seen, have)
 	}
 	return nil
+}
+
+func errAhead(seen, have zxid.ID) error {
+	return fmt.Errorf("the client has seen %s, this server is at %s", seen, have)
 }
 
 // zkTimeout is what is granted of what was asked for.

@@ -199,6 +199,14 @@ func (p *zkPipeline) advanceLocked() {
 
 // do executes a request, or submits it. p.mu is held.
 func (p *zkPipeline) do(r *zkRequest) {
+	if p.c.refusedReadOnly(r) {
+		p.c.refuse(r, wire.NotReadOnly)
+		return
+	}
+	if p.c.readOnly.Load() && r.class() == zkWrite {
+		p.readOnly(r)
+		return
+	}
 	switch r.class() {
 	case zkWrite:
 		p.write(r)
@@ -208,6 +216,23 @@ func (p *zkPipeline) do(r *zkRequest) {
 	case zkRead:
 		p.c.answerRead(r, &p.caller)
 	}
+}
+
+// readOnly does what a read-only server does of what is a write elsewhere.
+func (p *zkPipeline) readOnly(r *zkRequest) {
+	if r.Header.Type == wire.CloseSession {
+		p.closed = true
+		p.c.out.reply(wire.ReplyHeader{Xid: r.Xid, Zxid: p.c.s.hub.firedZxid()}, r.Header.Type, nil)
+		p.c.end(session.ErrClosed)
+		return
+	}
+	ids, err := p.identities(r)
+	if err != nil {
+		p.c.end(err)
+		return
+	}
+	p.caller.Identities = ids
+	p.c.out.reply(wire.ReplyHeader{Xid: r.Xid}, r.Header.Type, nil)
 }
 
 // sync waits until this server has everything that was committed when it began,

@@ -161,6 +161,10 @@ func (s *Server) sweepZK(ctx context.Context) {
 			if !ok {
 				continue
 			}
+			if s.cfg.ZooKeeper.ReadOnly && c.readOnly.Load() != s.cutOff() {
+				c.end(errReadOnly)
+				continue
+			}
 			id, gen, timeout := c.bound()
 			if id != 0 && s.cluster.Uncounted(id, gen) > timeout/3 {
 				c.end(errUncounted)

@@ -120,6 +120,8 @@ func (w *words) zkConns() (out []*zkConn) {
 func (w *words) mode() string {
 	st := w.s.cluster.Status()
 	switch {
+	case w.s.cfg.ZooKeeper.ReadOnly && w.s.cutOff():
+		return "read-only"
 	case !st.Formed || st.Leader == "":
 		return ""
 	case len(w.s.cfg.Cluster.Peers) == 1:
@@ -255,11 +257,14 @@ func (w *words) envi(b *strings.Builder) {
 }
 
 func (w *words) isro(b *strings.Builder) {
-	if w.mode() == "" {
+	switch {
+	case w.s.cfg.ZooKeeper.ReadOnly && w.s.cutOff():
+		b.WriteString("ro")
+	case w.mode() == "":
 		b.WriteString("null")
-		return
+	default:
+		b.WriteString("rw")
 	}
-	b.WriteString("rw")
 }
 
 func (w *words) dirs(b *strings.Builder) {

@@ -60,6 +60,7 @@ type AnnounceConfig struct {
 // ZooKeeperConfig says how ZooKeeper clients are served at listen.zookeeper.
 type ZooKeeperConfig struct {
 	Plaintext bool     `yaml:"plaintext" help:"with TLS: take clients without it, too"`
+	ReadOnly  bool     `yaml:"read_only" help:"without a majority: show what is known here to clients that ask for a read-only server"`
 	Words     []string `yaml:"words" help:"four-letter words that are answered; '*' is all"`
 }
 
