@@ -24,7 +24,9 @@ type options struct {
 // transaction, so that no list is without it. It is right where the one who
 // starts last is the one that counts, as with a restarted process that need not
 // wait for its predecessor's session to expire. The one replaced is told, if it
-// lives, and does not come back: its membership ends with a *TakenError.
+// lives, and does not come back: its membership ends with a *TakenError. (One that
+// is out of the group just then is told when it comes back; if the id is free again
+// by that time it has no means to know that it was replaced.)
 func TakeOver() Option { return func(o *options) { o.takeOver = true } }
 
 // Patience is how long Join waits for another holder of the id to go before it
