@@ -16,7 +16,7 @@ import (
 const longestLook = time.Minute
 
 // Run does each period of the schedule, together with the Runs of other hosts,
-// until ctx ends. It begins with the period that is due, if that is not done: see
+// until ctx ends, whose error it returns then. It begins with the period that is due, if that is not done: see
 // [CatchUp] for that and for periods that begin while fn is still at an earlier
 // one.
 //
@@ -92,7 +92,9 @@ func (r *runner) round(ctx context.Context) (next time.Time, failed bool, err er
 		switch own, err := r.try(ctx, p); {
 		case err == nil, errors.Is(err, ErrForgotten):
 			r.settled[p] = true
-		case ctx.Err() != nil, !own && (renewal.Hopeless(err) || errors.Is(err, lock.ErrDeadlock)):
+		case ctx.Err() != nil:
+			return next, false, ctx.Err()
+		case !own && (renewal.Hopeless(err) || errors.Is(err, lock.ErrDeadlock)):
 			return next, false, err
 		default:
 			failed = true
