@@ -188,7 +188,7 @@ func (d *devCluster) leader() *devNode {
 func (d *devCluster) printTable(w io.Writer) {
 	leader := d.leader()
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "NODE\tPID\tGRPC\tHTTP\tROLE")
+	fmt.Fprintln(tw, "NODE\tPID\tGRPC\tHTTP\tZOOKEEPER\tROLE")
 	for _, n := range d.nodes {
 		role, pid := "follower", fmt.Sprint(n.pid())
 		switch {
@@ -199,7 +199,7 @@ func (d *devCluster) printTable(w io.Writer) {
 		case n == leader:
 			role = "leader"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", n.name, pid, n.grpc(), n.http(), role)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", n.name, pid, n.grpc(), n.http(), n.zookeeper(), role)
 	}
 	_ = tw.Flush()
 }
