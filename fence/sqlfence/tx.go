@@ -51,7 +51,10 @@ func WithTx(ctx context.Context, db *sql.DB, resource string, t fence.Token, fn 
 func (c *config) run(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error, redo bool) error {
 	for attempt := 1; ; attempt++ {
 		unknown, err := c.try(ctx, db, fn)
-		if err == nil || !(unknown && redo) && !c.repeatable(err) {
+		if err == nil {
+			return nil
+		}
+		if again := unknown && redo || c.repeatable(err); !again {
 			return c.withCause(ctx, err)
 		}
 		if attempt == c.attempts {
@@ -114,7 +117,7 @@ func (c *config) commitError(ctx context.Context, err error) error {
 // errors.Is finds the reason for which a lock's handle was lost.
 func (c *config) withCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
-	if err == nil || cause == nil || errors.Is(err, cause) || !c.cameOf(ctx, err) {
+	if cause == nil || errors.Is(err, cause) || !c.cameOf(ctx, err) {
 		return err
 	}
 	return fmt.Errorf("%w (%w)", err, cause)
