@@ -21,6 +21,7 @@ type benchOptions struct {
 	readMode         string
 	mode             client.ReadMode
 	keep             bool
+	waiters          []int // lengths of a lock's line
 }
 
 const (
@@ -56,6 +57,10 @@ Workloads:
   lock     contenders for one fair lock, held for no time; the latency is the
            handover, from the begin of a release until the next holder knows
 
+With --waiters, lock measures the handover in lines of these lengths, one after the
+other, each for --duration: the time should be the same, and each release should
+wake one waiter. The waiters share up to 1000 sessions over the clients.
+
 Each client is one session; client i uses endpoint i modulo their number. --depth
 requests are in flight for each. Latencies run from the call to its answer, in a
 closed loop: what a client does not send while it waits is not counted as late.
@@ -64,13 +69,17 @@ CPU of the servers comes from their own count, over all servers at the endpoints
 Load, servers and whatever else runs share the machine if they are on one: CPU per
 operation says more than operations per second then.`,
 		Example: "  coordctl bench set --clients 64 --depth 64\n" +
-			"  coordctl bench get --clients 128 --read-mode session --output json >>results.jsonl",
+			"  coordctl bench get --clients 128 --read-mode session --output json >>results.jsonl\n" +
+			"  coordctl bench lock --waiters 10,1000,10000 --clients 10",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: benchWorkloads,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.workload = args[0]
 			if err := o.check(cmd); err != nil {
 				return err
+			}
+			if len(o.waiters) > 0 {
+				return e.benchHandovers(cmd.Context(), &o)
 			}
 			r, err := e.bench(cmd.Context(), &o)
 			if err != nil {
@@ -87,6 +96,7 @@ operation says more than operations per second then.`,
 	f.IntVar(&o.keys, "keys", o.keys, "prepared znodes for set, get and mixed")
 	f.IntVar(&o.valueSize, "value-size", o.valueSize, "bytes of data in each znode")
 	f.StringVar(&o.readMode, "read-mode", o.readMode, "linearizable, session or stale")
+	f.IntSliceVar(&o.waiters, "waiters", nil, "for lock: lengths of the line to measure, as 10,1000,10000")
 	f.BoolVar(&o.keep, "keep", false, "leave the znodes of the run")
 	return cmd
 }
@@ -115,7 +125,7 @@ func (o *benchOptions) check(cmd *cobra.Command) error {
 	case o.keys < 1 || o.valueSize < 0:
 		return usagef("--keys must be above zero, --value-size not below")
 	}
-	return nil
+	return o.checkWaiters()
 }
 
 // benchResult is one measured point.

@@ -9,7 +9,11 @@ import (
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/barrier"
+	"github.com/coordd/coord/recipes/counter"
+	"github.com/coordd/coord/recipes/election"
 	"github.com/coordd/coord/recipes/lock"
+	"github.com/coordd/coord/recipes/queue"
 	"github.com/coordd/coord/session"
 )
 
@@ -80,6 +84,12 @@ var kinds = []struct {
 	{lock.ErrLimitMismatch, "OtherLimit", exitPrecondition},
 	{client.ErrNoNode, "NoNode", exitNotFound},
 	{errNoLock, "NoLock", exitNotFound},
+	{election.ErrNoLeader, "NoLeader", exitNotFound},
+	{counter.ErrOverflow, "Overflow", exitFailed},
+	{counter.ErrContent, "Content", exitPrecondition},
+	{barrier.ErrContent, "Content", exitPrecondition},
+	{queue.ErrLost, "Lost", exitFailed},
+	{queue.ErrKey, "BadArguments", exitUsage},
 	{errOtherNode, "OtherNode", exitPrecondition},
 	{session.ErrUnknown, "UnknownSession", exitNotFound},
 	{client.ErrNodeExists, "NodeExists", exitPrecondition},

@@ -165,6 +165,19 @@ func (o *lockOptions) killTime(granted time.Duration) (time.Duration, error) {
 }
 
 func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []string) error {
+	return e.runHolding(ctx, o, path, argv, func(ctx context.Context, c *client.Client, opts []lock.Option) (*heldLock, error) {
+		h, err := o.acquire(ctx, o.lock(c, path, opts))
+		if err != nil {
+			return nil, o.notAcquired(ctx, e, c, path, err)
+		}
+		return &heldLock{handle: h, giveBack: h.Release}, nil
+	})
+}
+
+// runHolding runs the command while what acquire returns is held.
+func (e *env) runHolding(ctx context.Context, o *lockOptions, path string, argv []string,
+	acquire func(context.Context, *client.Client, []lock.Option) (*heldLock, error),
+) error {
 	if err := znode.ValidatePath(path); err != nil {
 		return usagef("lock: %w", err)
 	}
@@ -181,11 +194,11 @@ func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []st
 	if err != nil {
 		return err
 	}
-	h, err := o.acquire(ctx, o.lock(c, path, o.recipe(kill)))
+	held, err := acquire(ctx, c, o.recipe(kill))
 	if err != nil {
-		return o.notAcquired(ctx, e, c, path, err)
+		return err
 	}
-	held := &heldLock{env: e, options: o, path: path, handle: h, killAfter: kill, since: time.Now()}
+	held.env, held.options, held.path, held.killAfter, held.since = e, o, path, kill, time.Now()
 	code, err := held.run(ctx, program, argv)
 	held.release(ctx)
 	if err == nil && code != 0 {
@@ -214,6 +227,7 @@ type heldLock struct {
 	options   *lockOptions
 	path      string
 	handle    *lock.Handle
+	giveBack  func(context.Context) error
 	killAfter time.Duration
 	since     time.Time
 }
@@ -251,7 +265,7 @@ func (h *heldLock) release(ctx context.Context) {
 	if !h.handle.Held() {
 		return
 	}
-	if err := h.handle.Release(ctx); err != nil {
+	if err := h.giveBack(ctx); err != nil {
 		h.warn("%v", err)
 	}
 }

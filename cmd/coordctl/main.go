@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled):
 		err = errInterrupted
 	}
-	if cmd != nil && cmd.CommandPath() == "coordctl lock" {
+	if cmd != nil && holds(cmd) {
 		err = ownFailure(err)
 	}
 	return e.report(err)

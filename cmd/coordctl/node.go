@@ -57,6 +57,7 @@ type statItem struct {
 	DataLength     int32  `json:"dataLength"`
 	NumChildren    int32  `json:"numChildren"`
 	TTLMs          int64  `json:"ttlMs,omitempty"`
+	LingerMs       int64  `json:"lingerMs,omitempty"` // an ephemeral outlives its session by it
 }
 
 func newStatItem(s *client.Stat) *statItem {
@@ -65,6 +66,7 @@ func newStatItem(s *client.Stat) *statItem {
 		Ctime: timestamp(s.Ctime), Mtime: timestamp(s.Mtime),
 		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion,
 		DataLength: s.DataLength, NumChildren: s.NumChildren, TTLMs: s.TTL.Milliseconds(),
+		LingerMs: s.Linger.Milliseconds(),
 	}
 	if s.EphemeralOwner != 0 {
 		item.EphemeralOwner = s.EphemeralOwner.String()
@@ -88,8 +90,11 @@ func printStat(w io.Writer, s *client.Stat) error {
 		{"dataLength", strconv.Itoa(int(i.DataLength))},
 		{"numChildren", strconv.Itoa(int(i.NumChildren))},
 	}
-	if s.Kind == client.TTL {
+	if s.TTL > 0 {
 		rows = append(rows, [2]string{"ttl", s.TTL.String()})
+	}
+	if s.Linger > 0 {
+		rows = append(rows, [2]string{"linger", s.Linger.String()})
 	}
 	for _, r := range rows {
 		if _, err := fmt.Fprintf(w, "%-14s  %s\n", r[0], r[1]); err != nil {
