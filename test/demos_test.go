@@ -149,7 +149,7 @@ func TestDemonstrationsPassWhileServersAreKilled(t *testing.T) {
 }
 
 // demosAtOnce is how many run at the same time: they wait most of the time.
-const demosAtOnce = 4
+const demosAtOnce = 6
 
 // demoLimit is more than a demonstration allows itself.
 const demoLimit = 150 * time.Second
