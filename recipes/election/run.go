@@ -22,9 +22,10 @@ import (
 // second Run of the same Election is refused with ErrRunning meanwhile.
 //
 // If fn returns nil Run resigns and goes to the end of the queue. If fn returns an
-// error Run resigns and returns it; but an error that only tells of the loss (of
-// context.Canceled, lock.ErrLost, client.ErrSessionExpired or fence.ErrStale,
-// after the leadership was lost) makes it campaign again.
+// error Run resigns and returns it; but an error that only tells that the
+// leadership has ended, lost or resigned, makes it campaign again: one that matches
+// context.Canceled, lock.ErrLost, lock.ErrReleased, client.ErrSessionExpired or
+// fence.ErrStale after that end.
 //
 // Run waits between failed attempts, longer each time and with jitter. When the
 // session has expired it opens a new one for itself, with the same timeout and
@@ -75,6 +76,7 @@ func (r *runner) term(ctx context.Context) term {
 	}
 	var handle *lock.Handle
 	var own error // what fn has returned
+	var over bool // the leadership had ended by then
 	err = lock.New(r.e.c, r.e.path, opts...).Do(ctx, func(ctx context.Context, h *lock.Handle) error {
 		handle = h
 		l, err := r.e.lead(ctx, h, r.value)
@@ -83,18 +85,20 @@ func (r *runner) term(ctx context.Context) term {
 		}
 		defer l.takeDown() // before Do releases
 		own = r.fn(ctx, l)
+		over = !l.Held()
 		return own
 	})
 	r.locker.Ended(handle, err)
 	if own != nil {
-		return term{own, ctx.Err() != nil || !ofLoss(own) || !errors.Is(err, lock.ErrLost)}
+		over = over || errors.Is(err, lock.ErrLost) // only the release may have shown it
+		return term{own, ctx.Err() != nil || !over || !ofEnd(own)}
 	}
 	return term{err, renewal.Hopeless(err) || errors.Is(err, lock.ErrDeadlock)}
 }
 
-// ofLoss says that an error of fn may only tell that the leadership was lost.
-func ofLoss(err error) bool {
-	for _, e := range []error{context.Canceled, lock.ErrLost, client.ErrSessionExpired, fence.ErrStale} {
+// ofEnd says that an error of fn may only tell that the leadership has ended.
+func ofEnd(err error) bool {
+	for _, e := range []error{context.Canceled, lock.ErrLost, lock.ErrReleased, client.ErrSessionExpired, fence.ErrStale} {
 		if errors.Is(err, e) {
 			return true
 		}

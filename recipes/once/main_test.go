@@ -94,17 +94,3 @@ func do(t *testing.T, j *Job, period string, fn func(ctx context.Context, turn T
 }
 
 func nothing(context.Context, Turn) error { return nil }
-
-// waitFor polls in fake time.
-func waitFor(t *testing.T, ok func() bool) {
-	t.Helper()
-	for range 100_000 {
-		if ok() {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("waited in vain")
-}
-
-func expire(c *fakecoord.Cluster, s client.SessionID) { c.Expire(uint64(s)) }

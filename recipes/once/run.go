@@ -16,9 +16,9 @@ import (
 const longestLook = time.Minute
 
 // Run does each period of the schedule, together with the Runs of other hosts,
-// until ctx ends, whose error it returns then. It begins with the period that is due, if that is not done: see
-// [CatchUp] for that and for periods that begin while fn is still at an earlier
-// one.
+// until ctx ends, whose error it returns then. It begins with the period that is
+// due, if that is not done: see [CatchUp] for that and for periods that begin
+// while fn is still at an earlier one.
 //
 // A period that fails is tried again, by this host or another one, after a pause
 // that is longer each time, until it is done or not among the newest [CatchUp]
