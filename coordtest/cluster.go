@@ -87,10 +87,13 @@ func (c *Cluster) configure(cfg *server.Config) {
 	k.DiskReserve = -1
 	k.StableBeforeVote = time.Millisecond
 	if len(c.servers) == 1 { // nobody else to wait for
-		k.Heartbeat, k.Election, k.Lease = 10*time.Millisecond, 10*time.Millisecond, 5*time.Millisecond
+		k.Heartbeat, k.Election, k.Lease = aloneTime, aloneTime, aloneTime
 	}
 	c.host(k.Name).configure(c, cfg)
 }
+
+// aloneTime is how long a server that is alone waits for others before it leads.
+const aloneTime = 40 * time.Millisecond
 
 // allVote says that all servers are there, and know it.
 func (c *Cluster) allVote() bool {

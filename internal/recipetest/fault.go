@@ -33,15 +33,18 @@ const (
 	Kill Fault = "kill the client"
 	// Pause makes the process stand still until its session has expired.
 	Pause Fault = "pause the process"
+	// Restart kills the server and starts it again.
+	Restart Fault = "restart the server"
 )
 
-var everyFault = []Fault{None, Cancel, Lose, Blink, Cut, Expire, Kill, Pause}
+var everyFault = []Fault{None, Cancel, Lose, Blink, Cut, Expire, Kill, Pause, Restart}
 
 // away is how long a client is cut off or paused: it loses its session.
 const away = 2 * Timeout
 
-// mayFail says that Act may return an error: a session survives a connection.
-func (f Fault) mayFail() bool { return f != None && f != Lose && f != Blink }
+// mayFail says that Act may return an error. A session survives connections and
+// servers.
+func (f Fault) mayFail() bool { return f != None && f != Lose && f != Blink && f != Restart }
 
 // lasting is how long after the end of Act a fault may be felt by the others: until
 // the session of a victim that cannot be reached has expired.
@@ -68,7 +71,7 @@ type strike struct {
 	once  sync.Once
 	over  chan struct{} // closed when a pause is over; nil without one
 	undo  []func()      // at the end of the run
-	timer *time.Timer
+	wait  sync.WaitGroup
 }
 
 // fate is what becomes of the message at which a fault strikes.
@@ -118,6 +121,8 @@ func (s *strike) happen(session client.SessionID) fate {
 		resume := s.cluster.Pause(s.victim)
 		s.until(func() { resume(); close(s.over) })
 		return waits
+	case Restart:
+		s.wait.Go(func() { s.cluster.Restart(0) }) // it takes a while
 	case None:
 	}
 	return passes
@@ -127,7 +132,7 @@ func (s *strike) happen(session client.SessionID) fate {
 func (s *strike) until(end func()) {
 	end = sync.OnceFunc(end)
 	s.undo = append(s.undo, end)
-	s.timer = time.AfterFunc(away, end)
+	time.AfterFunc(away, end)
 }
 
 // end undoes what is left of the fault. Nothing strikes any more.
@@ -137,4 +142,5 @@ func (s *strike) end() {
 	for _, f := range s.undo {
 		f()
 	}
+	s.wait.Wait()
 }
