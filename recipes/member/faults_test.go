@@ -107,45 +107,91 @@ func TestLostAnswersMakeNoSecondMember(t *testing.T) {
 	})
 }
 
+// at connects a client to a certain server.
+func at(t *testing.T, c *fakecoord.Cluster, server string) *client.Client {
+	t.Helper()
+	for {
+		if cl := connect(t, c, client.WithSessionTimeout(time.Hour)); c.Connected(uint64(cl.Session().ID())) == server {
+			return cl
+		}
+	}
+}
+
+// apart makes the clients of n1 lose their connections, and get no other one until
+// f has run. They come back to n1.
+func apart(c *fakecoord.Cluster, f func()) {
+	for _, s := range []string{"n1", "n2"} {
+		c.Server(s).Refuse(&coordpb.Error{Code: coordpb.Code_CODE_UNAVAILABLE})
+	}
+	c.Server("n1").CutAll()
+	synctest.Wait()
+	f()
+	c.Server("n1").Refuse(nil)
+	time.Sleep(10 * time.Second)
+	c.Server("n2").Refuse(nil)
+}
+
 // TestListIsRightAfterAResync: the servers have forgotten what happened while the
-// watch was cut off. The list comes as it is, once, and goes on from there.
+// watch was cut off. The list comes as it is, once, if it is another one, and goes
+// on from there. When they have not forgotten, every list comes.
 func TestListIsRightAfterAResync(t *testing.T) {
 	fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
-		watching := connect(t, c, client.WithSessionTimeout(time.Hour))
-		other := connect(t, c)
-		g := New(other, "/g")
-		a, b := join(t, g, "a", "1"), join(t, g, "b", "1")
-		w := watch(t, New(watching, "/g"))
-		w.want(t, "a=1 b=1")
-		at := c.Server(c.Connected(uint64(watching.Session().ID())))
-		for range 2 {
-			at.Refuse(&coordpb.Error{Code: coordpb.Code_CODE_UNAVAILABLE})
-			for _, s := range []string{"n1", "n2"} {
-				if c.Server(s) != at {
-					c.Server(s).Refuse(&coordpb.Error{Code: coordpb.Code_CODE_UNAVAILABLE})
-				}
-			}
-			at.CutAll()
-			if c.Connected(uint64(other.Session().ID())) != "" {
-				c.Delete("/g/a") // it cannot come back while nobody is served
+		w := watch(t, New(at(t, c, "n1"), "/g"))
+		g := New(at(t, c, "n2"), "/g")
+		w.want(t, "")
+		a := join(t, g, "a", "1")
+		w.want(t, "a=1")
+		apart(c, c.Forget)
+		w.want(t)
+		apart(c, func() {
+			join(t, g, "b", "1")
+			if err := a.SetData(t.Context(), []byte("2")); err != nil {
+				t.Fatal(err)
 			}
 			c.Forget()
-			for _, s := range []string{"n1", "n2"} {
-				c.Server(s).Refuse(nil)
-			}
-			time.Sleep(20 * time.Second)
+		})
+		w.want(t, "a=2 b=1")
+		apart(c, func() {
+			leave(t, a)
+			a = join(t, g, "a", "2") // it looks the same, but is another membership
+			c.Forget()
+		})
+		w.want(t, "a=2 b=1")
+		apart(c, func() {
+			leave(t, a)
+			join(t, g, "c", "3")
+		})
+		w.want(t, "b=1", "b=1 c=3")
+	})
+}
+
+// TestForgottenDataIsReadAnew: an event came without the data that was asked for.
+func TestForgottenDataIsReadAnew(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c)
+		g := New(cl, "/g")
+		m := join(t, g, "a", "now")
+		n, err := cl.Get(t.Context(), "/g/a")
+		if err != nil {
+			t.Fatal(err)
 		}
-		last := ""
-		for len(w.lists) > 0 {
-			last = w.next(t)
+		ev := client.Event{Type: client.EventCreated, Path: "/g/a", Zxid: n.Stat.Czxid, Stat: n.Stat, Last: true, DataDropped: true}
+		v := &view{g: g, members: map[string]Member{}}
+		if changed, err := v.apply(t.Context(), ev); err != nil || !changed || text(v.list()) != "a=now" {
+			t.Fatal(changed, err, text(v.list()))
 		}
-		if last != "a=1 b=1" {
-			t.Fatalf("the list is %q", last)
+		leave(t, m) // what comes later says that it has gone
+		v = &view{g: g, members: map[string]Member{}}
+		if changed, err := v.apply(t.Context(), ev); err != nil || !changed || text(v.list()) != "a=" {
+			t.Fatal(changed, err, text(v.list()))
 		}
-		leave(t, a)
-		w.want(t, "b=1")
-		leave(t, b)
-		w.want(t, "")
+		// A member whose session ended with a linger is dead, although its znode
+		// stays for a while.
+		ev = client.Event{Type: client.EventChanged, Path: "/g/a", Zxid: n.Stat.Czxid + 1, Stat: n.Stat, Last: true}
+		ev.Stat.EphemeralOwner, ev.Stat.Kind = 0, client.TTL
+		if changed, err := v.apply(t.Context(), ev); err != nil || !changed || text(v.list()) != "" {
+			t.Fatal(changed, err, text(v.list()))
+		}
 	})
 }
 
