@@ -79,7 +79,7 @@ func entries(c *fakecoord.Cluster, path string) (n int) {
 }
 
 // TestNobodyPassesBeforeAllHaveEntered bounces all connections and loses the
-// servers' memory of changes while the fifth is missing.
+// servers' memory of changes while the fifth is missing (curator#1290).
 func TestNobodyPassesBeforeAllHaveEntered(t *testing.T) {
 	fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) {
 		const n = 5
@@ -324,8 +324,8 @@ func TestWrongNumberOfMembers(t *testing.T) {
 	})
 }
 
-// TestForeignChildrenAreNoMembers: children of others, with and without numbers
-// and data, count for nothing; a folder without data becomes a barrier's, one
+// TestForeignChildrenAreNoMembers (kazoo PR#569): children of others, with and
+// without numbers and data, count for nothing; a folder without data becomes a barrier's, one
 // with other data does not.
 func TestForeignChildrenAreNoMembers(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {

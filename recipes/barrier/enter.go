@@ -23,8 +23,8 @@ const (
 // wait returns nil when the round has opened with this member. Every event makes
 // it look, and only what it sees in the folder counts: an event more, or a
 // reconnect, lets nobody through.
-func (m *member) wait(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (m *member) wait(outer context.Context) error {
+	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
 	ended := make(chan struct{})
 	go func() {
@@ -39,10 +39,14 @@ func (m *member) wait(ctx context.Context) error {
 	for at != inside && err == nil {
 		at, err = m.follow(ctx, at)
 	}
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case outer.Err() != nil:
+		return outer.Err()
+	default:
 		return context.Cause(ctx)
 	}
-	return err
 }
 
 // follow looks at the folder whenever it changes, until that has shown that this

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -47,13 +46,6 @@ func connect(t *testing.T, c *fakecoord.Cluster, opts ...client.Option) *client.
 	}
 	t.Cleanup(func() { _ = cl.Close() })
 	return cl
-}
-
-// dial is connect for goroutines, and for clients that end before the test does.
-func dial(ctx context.Context, c *fakecoord.Cluster) (*client.Client, error) {
-	began := time.Now()
-	return client.Dial(ctx, c.Target(), client.WithGRPCOptions(c.DialOption()), client.WithLogger(slog.New(slog.DiscardHandler)),
-		client.WithClock(func() time.Duration { return time.Since(began) + time.Hour }))
 }
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

@@ -113,23 +113,24 @@ func (x *index) first() *indexed {
 
 // follow keeps the index up while f runs. It returns f's error, or why the queue
 // cannot be followed any more; f's context is done then.
-func (x *index) follow(ctx context.Context, f func(context.Context) error) error {
+func (x *index) follow(outer context.Context, f func(context.Context) error) error {
 	select {
 	case x.turn <- struct{}{}:
 		defer func() { <-x.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-outer.Done():
+		return outer.Err()
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancelCause(outer)
+	ended := make(chan struct{})
 	go func() {
-		err := x.items.Run(ctx)
-		cancel(err)
-		ended <- err
+		defer close(ended)
+		cancel(x.items.Run(ctx))
 	}()
 	err := f(ctx)
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+		if err = outer.Err(); err == nil {
+			err = context.Cause(ctx)
+		}
 	}
 	cancel(nil)
 	<-ended

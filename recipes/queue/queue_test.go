@@ -140,8 +140,10 @@ func TestOrderAcrossTenDigits(t *testing.T) {
 }
 
 func TestOtherNamesAreNoItems(t *testing.T) {
-	for _, n := range []string{"", "readme", "waits", "80000000-0000000001", "80000000--0000000001", "8000000-a-0000000001",
-		"g0000000-a-0000000001", "80000000-a-12", "80000000a-0000000001", "8000000A-a-0000000001", "80000000-a0000000001"} {
+	for _, n := range []string{
+		"", "readme", "waits", "80000000-0000000001", "80000000--0000000001", "8000000-a-0000000001",
+		"g0000000-a-0000000001", "80000000-a-12", "80000000a-0000000001", "8000000A-a-0000000001", "80000000-a0000000001",
+	} {
 		if it, ok := parseItem(n); ok {
 			t.Errorf("%q is taken for item %+v", n, it)
 		}
@@ -422,8 +424,10 @@ func TestForeignNodesAreLeftAlone(t *testing.T) {
 		cl := connect(t, c)
 		q := New(cl, "/q")
 		ctx := t.Context()
-		for _, p := range []string{"/q", "/q/items", "/q/items/readme", "/q/items/lock-0000000001", "/q/items/80000000-x-0000000000",
-			"/q/items/80000000-x-0000000000/claim", "/q/items/80000000-y-0000000001", "/q/takers", "/q/takers/readme"} {
+		for _, p := range []string{
+			"/q", "/q/items", "/q/items/readme", "/q/items/lock-0000000001", "/q/items/80000000-x-0000000000",
+			"/q/items/80000000-x-0000000000/claim", "/q/items/80000000-y-0000000001", "/q/takers", "/q/takers/readme",
+		} {
 			_, err := cl.Create(ctx, p, nil)
 			must(t, err)
 		}

@@ -79,7 +79,8 @@ func TestTakeDoesNotListTheQueue(t *testing.T) {
 			if reads := n.Reads - before.Reads; reads > 4 {
 				t.Fatalf("%d reads for one of %d items", reads, items)
 			}
-			if writes := n.Writes - before.Writes; writes > 3 {
+			// The stand-in keeps no pzxid of folders, so a claim may be tried in vain.
+			if writes := n.Writes - before.Writes; writes > 4 {
 				t.Fatalf("%d writes", writes)
 			}
 		}

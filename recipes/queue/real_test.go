@@ -1,0 +1,126 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/coordtest"
+)
+
+// TestTimesThatTheClusterKeeps on a real server: a delay, and the retention of a
+// key.
+func TestTimesThatTheClusterKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := coordtest.Start(t)
+		q := New(c.Dial(), "/q", Retention(time.Minute))
+		id := put(t, q, "1", Key("k"))
+		must(t, take(t, q).Return(t.Context(), 30*time.Second))
+		began := time.Now()
+		it := take(t, q)
+		if took := time.Since(began); took < 29*time.Second || took > 32*time.Second {
+			t.Fatalf("it was held back for %s", took)
+		}
+		if it.Deliveries != 2 || it.ID != id {
+			t.Fatalf("%+v", it)
+		}
+		must(t, it.Done(t.Context()))
+		time.Sleep(58 * time.Second)
+		put(t, q, "2", Key("k"))
+		if n, err := q.Len(t.Context()); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		time.Sleep(5 * time.Second)
+		put(t, q, "3", Key("k"))
+		wantData(t, take(t, q), "3")
+	})
+}
+
+// TestTooLargeAnItemIsRefused with the client's own error.
+func TestTooLargeAnItemIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(coordtest.Start(t).Dial(), "/q")
+		for _, opts := range [][]PutOption{nil, {Key("k")}} {
+			_, err := q.Put(t.Context(), make([]byte, 2<<20), opts...)
+			var e *client.Error
+			if !errors.Is(err, client.ErrTooLarge) || !errors.As(err, &e) || e.Limit == "" {
+				t.Fatal(err)
+			}
+		}
+		put(t, q, "small", Key("k"))
+		wantData(t, take(t, q), "small")
+	})
+}
+
+// TestFoldersGoWhenTheQueueIsEmpty and come again.
+func TestFoldersGoWhenTheQueueIsEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := coordtest.Start(t)
+		q := New(c.Dial(), "/queues/q", Retention(time.Minute))
+		for round := range 2 {
+			put(t, q, fmt.Sprint(round), Key("k"))
+			it := take(t, q)
+			must(t, it.Return(t.Context(), time.Second))
+			it = take(t, q)
+			wantData(t, it, fmt.Sprint(round))
+			must(t, it.Done(t.Context()))
+			for tries := 0; len(c.Paths("/queues")) > 0; tries++ {
+				if tries == 1000 {
+					t.Fatalf("still there: %q", c.Paths("/queues"))
+				}
+				time.Sleep(10 * time.Second)
+			}
+		}
+	})
+}
+
+// TestLeaderKills: items pass through a cluster of three whose leader is killed
+// again and again; each is done once, in order, and none is lost.
+func TestLeaderKills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := coordtest.StartCluster(t, 3)
+		const items = 40
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			q := New(c.Dial(client.WithSessionTimeout(time.Minute)), "/q")
+			for i := range items {
+				if _, err := q.Put(t.Context(), []byte(fmt.Sprint(i)), Key(fmt.Sprint(i))); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(300 * time.Millisecond)
+			}
+		})
+		wg.Go(func() {
+			q := New(c.Dial(client.WithSessionTimeout(time.Minute)), "/q")
+			for i := range items {
+				it, err := q.Take(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if string(it.Data) != fmt.Sprint(i) || it.Deliveries != 1 {
+					t.Errorf("item %d is %q, delivery %d", i, it.Data, it.Deliveries)
+				}
+				if err := it.Done(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		for range 3 {
+			time.Sleep(2 * time.Second)
+			leader := c.AwaitLeader()
+			c.Kill(leader)
+			c.AwaitLeader(leader)
+			time.Sleep(time.Second)
+			c.Restart(leader)
+		}
+		wg.Wait()
+		if n, err := New(c.Dial(), "/q").Len(t.Context()); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	})
+}
