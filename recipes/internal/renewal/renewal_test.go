@@ -1,0 +1,158 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/client/fakecoord"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func fake(t *testing.T, f func(t *testing.T, c *fakecoord.Cluster, cl *client.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := fakecoord.New(t, 1)
+		began := time.Now()
+		cl, err := client.Dial(t.Context(), c.Target(),
+			client.WithGRPCOptions(c.DialOption()), client.WithLogger(slog.New(slog.DiscardHandler)), client.WithSessionTimeout(30*time.Second),
+			client.WithClock(func() time.Duration { return time.Since(began) + time.Hour }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cl.Close() })
+		f(t, c, cl)
+	})
+}
+
+func TestPausesGrowAndBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pause
+		took := func() time.Duration {
+			began := time.Now()
+			if err := p.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(began)
+		}
+		within := func(d, most time.Duration) {
+			t.Helper()
+			if d > most || d < most/2 {
+				t.Fatalf("a pause of %s, want %s to %s", d, most/2, most)
+			}
+		}
+		for want := firstPause; want < longestPause; want *= 2 {
+			within(took(), want)
+		}
+		within(took(), longestPause)
+		within(took(), longestPause)
+		time.Sleep(calm + time.Second)
+		within(took(), firstPause)
+		within(took(), 2*firstPause)
+		p.Reset()
+		within(took(), firstPause)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.Wait(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestWriteIsUndoneWhenItsContextHasEnded, also when its answer is lost, or comes
+// much later.
+func TestWriteIsUndoneWhenItsContextHasEnded(t *testing.T) {
+	for _, act := range []fakecoord.Action{fakecoord.Pass, fakecoord.Drop, fakecoord.Cut} {
+		fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
+			ctx, cancel := context.WithCancel(t.Context())
+			struck := false
+			c.OnReply(func(_ string, r *coordpb.Reply) fakecoord.Action {
+				if r.Seq == 0 || struck {
+					return fakecoord.Pass
+				}
+				struck = true
+				cancel() // the write is done
+				return act
+			})
+			began := time.Now()
+			undo := func(r []client.OpResult) { Remove(cl, r[0].Path, r[0].Stat.Czxid, r[0].Stat.EphemeralOwner) }
+			_, err := Write(ctx, cl, undo, client.OpCreate("/x", nil, client.WithEphemeral()))
+			if !errors.Is(err, context.Canceled) || time.Since(began) > grace+time.Second {
+				t.Fatalf("after %s: %v", time.Since(began), err)
+			}
+			c.Server("n1").CutAll()
+			time.Sleep(5 * time.Second)
+			if left := c.Paths("/x"); !struck || len(left) != 0 {
+				t.Fatalf("struck %v, left behind: %v", struck, left)
+			}
+		})
+	}
+}
+
+func TestSessionsFollowEachOther(t *testing.T) {
+	fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
+		s := NewSessions(cl)
+		for range 3 {
+			before, err := s.Live(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := s.Live(t.Context()); err != nil || again != before || s.Current() != before {
+				t.Fatal("a session that lives was replaced")
+			}
+			c.Expire(uint64(before.ID()))
+			<-before.Context().Done()
+			after, err := s.Live(t.Context())
+			if err != nil || after == before || after.Timeout() != before.Timeout() || after.Name() != before.Name() {
+				t.Fatalf("%v %v", after, err)
+			}
+		}
+		if err := s.Close(t.Context()); err != nil || c.Sessions() != 0 {
+			t.Fatalf("%d sessions are left, %v", c.Sessions(), err)
+		}
+		if _, err := s.Live(t.Context()); !errors.Is(err, client.ErrClosed) {
+			t.Fatalf("one that was closed on purpose: %v", err)
+		}
+	})
+}
+
+func TestHopelessErrors(t *testing.T) {
+	for err, want := range map[error]bool{
+		client.ErrNoAuth: true, client.ErrClosed: true, client.ErrBadPath: true,
+		client.ErrUnavailable: false, client.ErrSessionExpired: false, client.ErrOverloaded: false, context.Canceled: false,
+	} {
+		if got := Hopeless(fmt.Errorf("create /x: %w", err)); got != want {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
+func TestWithinEndsWithEither(t *testing.T) {
+	mine := errors.New("mine")
+	for _, first := range []bool{true, false} {
+		a, cancelA := context.WithCancelCause(t.Context())
+		b, cancelB := context.WithCancelCause(t.Context())
+		ctx, cancel := Within(a, b)
+		if first {
+			cancelA(mine)
+		} else {
+			cancelB(mine)
+		}
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), mine) {
+			t.Error(context.Cause(ctx))
+		}
+		cancel()
+		cancelA(nil)
+		cancelB(nil)
+	}
+}
