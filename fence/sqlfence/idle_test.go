@@ -1,6 +1,7 @@
 package sqlfence_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"testing"
@@ -121,4 +122,44 @@ func TestAdmitSetsTheIdleLimitOrRefusesIt(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What cannot begin leaves the connection as it was, and free.
+func TestFailedBeginTakesTheIdleLimitBack(t *testing.T) {
+	b := mariadb("MariaDB", "")
+	db := b.migrated(t)
+	db.SetMaxOpenConns(1)
+	never := func(*sql.Tx) error { t.Error("fn ran"); return nil }
+	level := sqlfence.TxOptions(&sql.TxOptions{Isolation: sql.LevelLinearizable}) // which it does not have
+	if err := db.withTx(t.Context(), 1, never, level, sqlfence.MaxIdle(time.Minute)); err == nil {
+		t.Error("began at a level that there is not")
+	}
+	if got := db.number(t, "SELECT @@SESSION.wait_timeout"); got == 60 {
+		t.Error("the limit stays")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := db.withTx(ended, 1, never, sqlfence.MaxIdle(time.Minute)); !errors.Is(err, context.Canceled) {
+		t.Errorf("have %v, want context.Canceled", err)
+	}
+	if n := db.Stats().InUse; n != 0 {
+		t.Errorf("%d connections in use", n)
+	}
+}
+
+// A connection whose limit cannot be taken back is not used again.
+func TestLostConnectionIsNotUsedAgain(t *testing.T) {
+	b := mariadb("MariaDB", "")
+	db := b.migrated(t)
+	failure := errors.New("failure of the caller")
+	err := db.withTx(t.Context(), 1, func(tx *sql.Tx) error { db.cut(t, tx); return failure }, sqlfence.MaxIdle(time.Minute))
+	if !errors.Is(err, failure) {
+		t.Errorf("have %v", err)
+	}
+	if err := db.withTx(t.Context(), 1, db.write(t.Context(), 1)); err != nil {
+		t.Error(err)
+	}
+	if n := db.Stats().InUse; n != 0 {
+		t.Errorf("%d connections in use", n)
+	}
 }
