@@ -316,7 +316,7 @@ def party_and_counter():
         t.start()
     for t in ts:
         t.join(60)
-    eq(counters[0].value, 100)
+    until("the sum is right", lambda: counters[0].value == 100)
     c.stop()
     d.stop()
 
