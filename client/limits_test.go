@@ -51,8 +51,7 @@ func TestNodeOutlivesALostSessionOnly(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				switch e.Type {
-				case EventPresent:
+				if e.Type == EventPresent {
 					ended = time.Now()
 					if clean {
 						_ = cl.Close()
@@ -60,7 +59,8 @@ func TestNodeOutlivesALostSessionOnly(t *testing.T) {
 						c.Expire(uint64(owner))
 					}
 					continue
-				case EventChanged:
+				}
+				if e.Type == EventChanged {
 					if clean || e.Cause != znode.BySessionExpiry || e.Session != owner || e.Stat.Czxid != made.Stat.Czxid || e.Stat.Kind != TTL ||
 						e.Stat.TTL != linger || e.Stat.EphemeralOwner != 0 || e.Stat.Linger != 0 {
 						t.Errorf("event %+v", e)

@@ -180,7 +180,7 @@ func TestReaderBetweenWritersThroughServersThatDie(t *testing.T) {
 		}
 		release(t, r)
 		w := granted(t, writer)
-		if !(first.FencingToken() < r.FencingToken() && r.FencingToken() < w.FencingToken()) {
+		if r.FencingToken() <= first.FencingToken() || w.FencingToken() <= r.FencingToken() {
 			t.Errorf("tokens %s, %s, %s", first.FencingToken(), r.FencingToken(), w.FencingToken())
 		}
 		release(t, w)

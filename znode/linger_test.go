@@ -2,6 +2,7 @@ package znode
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -63,7 +64,7 @@ func TestTTLOfAnEphemeralCanBeTakenAway(t *testing.T) {
 	}
 	r.wantNoneDue()
 	digest := r.tree.Digest()
-	if err := r.tree.Reap(r.begin(), found); meaning(err) != ErrBadArguments || r.tree.Digest() != digest {
+	if err := r.tree.Reap(r.begin(), found); !errors.Is(err, ErrBadArguments) || r.tree.Digest() != digest {
 		t.Errorf("the reaper that was late got %v", err)
 	}
 }
@@ -74,7 +75,7 @@ func TestReaperThatIsLateSparesTheWinner(t *testing.T) {
 	r.bid("/a", time.Minute, 0)
 	found := r.tree.Expired(1<<60, 1)[0]
 	r.must(Op{Kind: OpSet, Path: "/a", Version: AnyVersion})
-	if err := r.tree.Reap(r.begin(), found); meaning(err) != ErrBadVersion {
+	if err := r.tree.Reap(r.begin(), found); !errors.Is(err, ErrBadVersion) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -117,7 +118,7 @@ func TestOwnerIsRefusedOnceItsNodeLingers(t *testing.T) {
 	for _, kind := range []OpKind{OpSet, OpDelete} {
 		r.fails(ErrBadVersion, Op{Kind: kind, Path: "/a", Version: AnyVersion, Czxid: made.Czxid, Owner: 1, TTL: Without, Linger: Without})
 	}
-	if _, err := r.tree.Multi(r.begin(), []Op{{Kind: OpSet, Path: "/", Version: AnyVersion}, guard}); meaning(err) != ErrBadVersion {
+	if _, err := r.tree.Multi(r.begin(), []Op{{Kind: OpSet, Path: "/", Version: AnyVersion}, guard}); !errors.Is(err, ErrBadVersion) {
 		t.Errorf("a transaction of the former owner: %v", err)
 	}
 }
@@ -214,7 +215,7 @@ func TestTimesThatMakeNoSenseAreRefused(t *testing.T) {
 			r.fails(ErrBadArguments, op)
 		}
 	}
-	if err := r.tree.SetSequence("/e", 7); meaning(err) != ErrBadArguments {
+	if err := r.tree.SetSequence("/e", 7); !errors.Is(err, ErrBadArguments) {
 		t.Errorf("a sequence for an ephemeral: %v", err)
 	}
 	if err := r.tree.SetSequence("/e", 0); err != nil {
@@ -245,7 +246,7 @@ func TestFailedTransactionLeavesTheTimesAsTheyWere(t *testing.T) {
 		{Kind: OpSet, Path: "/e", Version: AnyVersion, Linger: Without},
 		{Kind: OpCheck, Path: "/none", Version: AnyVersion},
 	})
-	if meaning(err) != ErrNoNode || !bytes.Equal(before, encode(t, r.tree)) {
+	if !errors.Is(err, ErrNoNode) || !bytes.Equal(before, encode(t, r.tree)) {
 		t.Errorf("%v, or the tree has changed", err)
 	}
 	r.check()
