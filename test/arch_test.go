@@ -33,12 +33,15 @@ var arrows = map[string][]string{
 
 	"internal/localcluster": {"server", "client", "cluster", "api", "znode", "session", "zxid", leaves},
 	"internal/recipetest":   {"coordtest", "client", "api", "fence", "recipes", "znode", "session", "zxid", leaves},
-	"internal/demo":         {"client", "recipes", "fence", "api", "znode", "session", "zxid", leaves},
+	"internal/demo":         {"client", "recipes", "fence", "api", "znode", "session", "zxid", "internal/pgtest", leaves},
+	"internal/pgtest":       {leaves},
+	"internal/mariadbtest":  {leaves},
 
 	"cmd/coordd":   {anything},
 	"cmd/coordctl": {anything},
 	"test":         {anything},
 	"coordtest":    {anything},
+	"docs":         {},
 	"examples":     {"client", "recipes", "fence"},
 	"scripts":      {anything},
 }
