@@ -55,18 +55,18 @@ func TestDoctorLockAsksForDeclarations(t *testing.T) {
 // while it is held and from what the servers still know afterwards.
 func TestDoctorLockComparesHoldsWithTheTimeout(t *testing.T) {
 	t.Parallel()
-	fresh(t, "/dh")
+	dir := fmt.Sprintf("/dh-%d", time.Now().UnixNano()) // the history knows of earlier runs
 	c, err := client.Dial(t.Context(), sharedCluster(t).Target(), client.WithSessionTimeout(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	ctx := t.Context()
-	if _, err := c.Create(ctx, "/dh", nil); err != nil {
+	if _, err := c.Create(ctx, dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	entry := func() client.Created {
-		made, err := c.Create(ctx, "/dh/_c_0-lock-", []byte(`{"owner":"x","labels":{"protects":"y"}}`), client.WithEphemeral(), client.WithSequential())
+		made, err := c.Create(ctx, dir+"/_c_0-lock-", []byte(`{"owner":"x","labels":{"protects":"y"}}`), client.WithEphemeral(), client.WithSequential())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,29 +75,30 @@ func TestDoctorLockComparesHoldsWithTheTimeout(t *testing.T) {
 	held, began := entry(), time.Now()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		_, by, _ := reportOf(t, "/dh")
+		_, by, _ := reportOf(t, dir)
 		if by["hold time"].State == stateWarn && time.Since(began) > 1500*time.Millisecond {
 			break
 		}
-		must(t, "set", "/dh", "x") // so that the cluster's time is known
+		must(t, "set", dir, "x") // so that the cluster's time is known
 		if time.Now().After(deadline) {
 			t.Fatalf("no warning: %+v", by["hold time"])
 		}
 	}
+	must(t, "set", dir, "x")
 	if err := c.Delete(ctx, held.Path, client.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
 	if next := entry(); c.Delete(ctx, next.Path, client.AnyVersion) != nil { // at once, so that the time is known
 		t.Fatal("delete")
 	}
-	if _, err := c.Create(ctx, "/dh/after", nil); err != nil {
+	if _, err := c.Create(ctx, dir+"/after", nil); err != nil {
 		t.Fatal(err)
 	}
-	doc, by, _ := reportOf(t, "/dh")
+	doc, by, _ := reportOf(t, dir)
 	if doc.Holds != 2 || doc.Timed != 2 || doc.HoldP99Ms < 1000 || doc.HoldP99Ms > 30_000 || doc.TimeoutMs != 2000 || by["hold time"].State != stateWarn {
 		t.Errorf("%+v", doc)
 	}
-	on(t, "", "doctor", "lock", "/dh/nothing").want(t, exitUnhealthy, "~nobody holds the lock", "")
+	on(t, "", "doctor", "lock", dir+"/nothing").want(t, exitUnhealthy, "~nobody holds the lock", "")
 }
 
 // Changes are played again as they were: who is first holds, the next one from

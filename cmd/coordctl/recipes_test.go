@@ -87,6 +87,7 @@ func TestGuaranteesArePrinted(t *testing.T) {
 
 // The line is kept at its length, and each release wakes the one whose turn it is.
 func TestBenchOfHandovers(t *testing.T) {
+	t.Parallel()
 	c := ownCluster(t, 1)
 	r := ctl(t, "", "-e", c.Target(), "bench", "lock", "--waiters", "3,40", "--clients", "2", "--duration", "300ms", "-o", "json")
 	var points []benchHandover
