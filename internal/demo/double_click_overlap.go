@@ -83,7 +83,7 @@ func (r *clickRun) waiting(ctx context.Context) error {
 		if err != nil || n > 0 {
 			return err
 		}
-		if err := sleep(ctx, look); err != nil {
+		if err := lookAgain(ctx); err != nil {
 			return err
 		}
 	}

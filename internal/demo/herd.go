@@ -128,7 +128,7 @@ func (h *herdRun) length(ctx context.Context, want int) error {
 		if err != nil || int(st.NumChildren) >= want {
 			return err
 		}
-		if err := sleep(ctx, look); err != nil {
+		if err := lookAgain(ctx); err != nil {
 			return fmt.Errorf("%d of %d contenders are in line: %w", st.NumChildren, want, err)
 		}
 	}
@@ -174,7 +174,7 @@ func (h *herdRun) watched(ctx context.Context, node string) error {
 		node, want = h.path, h.o.Waiters
 	}
 	for h.wakeups.watchers(node) < want {
-		if err := sleep(ctx, look); err != nil {
+		if err := lookAgain(ctx); err != nil {
 			return fmt.Errorf("%d of %d watch %s: %w", h.wakeups.watchers(node), want, node, err)
 		}
 	}

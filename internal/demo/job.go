@@ -47,7 +47,7 @@ func (w *worker) runJob(ctx context.Context, c command) (workerEvent, error) {
 		job := once.New(conn, c.Job.Path, once.Lock(lock.Owner(w.Name)))
 		done, err := job.Do(ctx, c.Job.Period, func(ctx context.Context, t once.Turn) error { return w.turn(ctx, t, o) })
 		if placeLost(err) || errors.Is(err, client.ErrUnknownOutcome) {
-			if err := sleep(ctx, look); err != nil {
+			if err := lookAgain(ctx); err != nil {
 				return workerEvent{}, err
 			}
 			continue
@@ -84,10 +84,13 @@ func (w *worker) applyInvoices(ctx context.Context, t once.Turn, o Options) (rep
 	return res.Repeated, err
 }
 
-// writeInvoices is the work.
-func (w *worker) writeInvoices(ctx context.Context, db interface {
+// writer is a transaction, or the database without one.
+type writer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}, period string, t fence.Token) error {
+}
+
+// writeInvoices is the work.
+func (w *worker) writeInvoices(ctx context.Context, db writer, period string, t fence.Token) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO invoice_run (period, host, token) VALUES ($1, $2, $3)`, period, w.Name, int64(t))
 	return err
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/coordd/coord/client"
 )
 
-// look is the pause before something is looked at again.
-const look = 20 * time.Millisecond
+// lookEvery is the pause before something is looked at again.
+const lookEvery = 20 * time.Millisecond
 
 // leader waits for a server that leads and returns its place among the
 // endpoints.
@@ -29,7 +29,7 @@ func (c *ownCluster) leader(ctx context.Context, a *client.Admin) (int, error) {
 				return i, nil
 			}
 		}
-		if err := sleep(ctx, look); err != nil {
+		if err := lookAgain(ctx); err != nil {
 			return 0, fmt.Errorf("no server leads: %w", err)
 		}
 	}
@@ -43,7 +43,7 @@ func (c *ownCluster) whole(ctx context.Context, a *client.Admin) error {
 			if st, err := c.status(ctx, a, e); err == nil && allVote(st, len(c.endpoints)) {
 				break
 			}
-			if err := sleep(ctx, look); err != nil {
+			if err := lookAgain(ctx); err != nil {
 				return fmt.Errorf("the server at %s is not ready: %w", e, err)
 			}
 		}
@@ -91,7 +91,7 @@ func (c *ownCluster) kill(ctx context.Context, i int) error {
 		if _, err := os.Stat(pidFile); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		if err := sleep(ctx, look); err != nil {
+		if err := lookAgain(ctx); err != nil {
 			return err
 		}
 	}
@@ -128,9 +128,9 @@ func (c *ownCluster) start(i int) error {
 // serverName is how coordd dev calls its servers.
 func serverName(i int) string { return "n" + strconv.Itoa(i+1) }
 
-// sleep waits for d, or returns why ctx has ended.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
+// lookAgain waits before something is looked at again, or returns why ctx has ended.
+func lookAgain(ctx context.Context) error {
+	t := time.NewTimer(lookEvery)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -52,7 +52,8 @@ func (w *wakeups) option() client.Option {
 }
 
 func (w *wakeups) intercept(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string,
-	next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	next grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	s, err := next(ctx, d, cc, method, opts...)
 	if err != nil || method != coordpb.Coord_Session_FullMethodName {
 		return s, err

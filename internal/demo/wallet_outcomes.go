@@ -26,28 +26,46 @@ func (w *walletRun) allOutcomes(ctx context.Context) error {
 	}
 	for _, c := range []walletCase{
 		{
-			"node 2", "the holder pays", transfer{"op-1", "alice", "bob", 30}, fresh,
-			success, anomaly{},
+			"node 2", "the holder pays",
+			transfer{"op-1", "alice", "bob", 30},
+			fresh,
+			success,
+			anomaly{},
 		},
 		{
-			"node 2", "the same operation again", transfer{"op-1", "alice", "bob", 30}, fresh,
-			alreadyProcessed, anomaly{ErrLogicalRepeat, "op-1 was applied twice"},
+			"node 2", "the same operation again",
+			transfer{"op-1", "alice", "bob", 30},
+			fresh,
+			alreadyProcessed,
+			anomaly{ErrLogicalRepeat, "op-1 was applied twice"},
 		},
 		{
-			"node 1", "the former holder pays", transfer{"op-2", "alice", "bob", 20}, old,
-			rejectedStale, anomaly{ErrOldOverNew, "node 1 moved money with a token below node 2's"},
+			"node 1", "the former holder pays",
+			transfer{"op-2", "alice", "bob", 20},
+			old,
+			rejectedStale,
+			anomaly{ErrOldOverNew, "node 1 moved money with a token below node 2's"},
 		},
 		{
-			"node 2", "more than there is", transfer{"op-3", "alice", "bob", 1000}, fresh,
-			insufficientBalance, anomaly{},
+			"node 2", "more than there is",
+			transfer{"op-3", "alice", "bob", 1000},
+			fresh,
+			insufficientBalance,
+			anomaly{},
 		},
 		{
-			"node 3", "under another lock", transfer{"op-4", "bob", "carol", 10}, other,
-			success, anomaly{},
+			"node 3", "under another lock",
+			transfer{"op-4", "bob", "carol", 10},
+			other,
+			success,
+			anomaly{},
 		},
 		{
-			"node 2", "to the same account, with the older token of its own lock", transfer{"op-5", "alice", "carol", 10}, fresh,
-			success, anomaly{},
+			"node 2", "to the same account, with the older token of its own lock",
+			transfer{"op-5", "alice", "carol", 10},
+			fresh,
+			success,
+			anomaly{},
 		},
 	} {
 		if err := w.try(ctx, c); err != nil {

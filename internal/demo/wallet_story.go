@@ -92,7 +92,7 @@ func (st *walletStory) leaseEnds(ctx context.Context) error {
 		if !there {
 			break
 		}
-		if err := sleep(ctx, look); err != nil {
+		if err := lookAgain(ctx); err != nil {
 			return fmt.Errorf("node 1's session does not end: %w", err)
 		}
 	}

@@ -32,7 +32,7 @@ func (w *worker) take(ctx context.Context, c command, how func(*lock.Mutex, cont
 		var busy *lock.BusyError
 		switch {
 		case placeLost(err):
-			if err := sleep(ctx, look); err != nil {
+			if err := lookAgain(ctx); err != nil {
 				return workerEvent{}, err
 			}
 		case errors.As(err, &busy):
