@@ -12,7 +12,7 @@ import (
 // in order, over connections that break anywhere.
 func TestWatchAtEveryStep(t *testing.T) {
 	node := func(p *Party) string { return p.Root + "/node" }
-	EachStep(t, Scenario{
+	eachStep(t, Scenario{
 		Before: func(ctx context.Context, p *Party) error {
 			if _, err := p.Client.Create(ctx, p.Root, nil, client.WithContainer()); err != nil {
 				return err
@@ -55,7 +55,7 @@ func TestWatchAtEveryStep(t *testing.T) {
 // TestWritesAtEveryStep: each is done once or not at all, and in order.
 func TestWritesAtEveryStep(t *testing.T) {
 	var errs [3]error
-	EachStep(t, Scenario{
+	eachStep(t, Scenario{
 		Act: func(ctx context.Context, p *Party) error {
 			_, errs[0] = p.Client.Create(ctx, p.Root, nil, client.WithContainer())
 			_, errs[1] = p.Client.Create(ctx, p.Root+"/n-", nil, client.WithSequential())
@@ -87,7 +87,7 @@ func TestWritesAtEveryStep(t *testing.T) {
 // TestReadsAtEveryStep: a connection that breaks in the middle of a list is not
 // seen.
 func TestReadsAtEveryStep(t *testing.T) {
-	EachStep(t, Scenario{
+	eachStep(t, Scenario{
 		Act: func(ctx context.Context, p *Party) error {
 			names, err := p.Client.Children(ctx, "/")
 			if err == nil && len(names) == 0 {

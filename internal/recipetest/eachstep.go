@@ -26,10 +26,9 @@ const rootPrefix = "/step-"
 const maxSteps = 400
 
 // EachStep runs the scenario once for each fault and step, until a run has no
-// such step. With -short it tries some steps only. It makes t parallel.
+// such step. With -short it tries some steps only.
 func EachStep(t *testing.T, s Scenario) {
 	t.Helper()
-	t.Parallel()
 	faults := s.Faults
 	if faults == nil {
 		faults = everyFault

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -12,6 +11,13 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// eachStep is EachStep beside other tests.
+func eachStep(t *testing.T, s Scenario) {
+	t.Helper()
+	t.Parallel()
+	EachStep(t, s)
+}
 
 // hold holds what was acquired for a while and gives it back.
 func hold(ctx context.Context, p *Party, h *lock.Handle, what Hold) error {
@@ -23,52 +29,27 @@ func hold(ctx context.Context, p *Party, h *lock.Handle, what Hold) error {
 }
 
 // mutex is one use of a mutex.
-func mutex(opts ...lock.Option) func(context.Context, *Party) error {
-	return func(ctx context.Context, p *Party) error {
-		h, err := lock.New(p.Client, p.Root+"/lock", opts...).Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		return hold(ctx, p, h, Hold{})
+func mutex(ctx context.Context, p *Party) error {
+	h, err := lock.New(p.Client, p.Root+"/lock").Acquire(ctx)
+	if err != nil {
+		return err
 	}
+	return hold(ctx, p, h, Hold{})
 }
 
-func TestMutexAtEveryStep(t *testing.T) { EachStep(t, Contenders(mutex())) }
+func TestMutexAtEveryStep(t *testing.T) { eachStep(t, Contenders(mutex)) }
 
 // TestFreeMutexAtEveryStep: nobody is before the victim.
 func TestFreeMutexAtEveryStep(t *testing.T) {
-	s := Contenders(mutex())
+	s := Contenders(mutex)
 	s.Before = nil
-	EachStep(t, s)
-}
-
-func TestMutexWithLockDelayAtEveryStep(t *testing.T) {
-	EachStep(t, Contenders(mutex(lock.LockDelay(time.Second))))
-}
-
-func TestMutexWithWaitLimitAtEveryStep(t *testing.T) {
-	EachStep(t, Contenders(mutex(lock.WaitLimit(30*time.Second))))
-}
-
-func TestMutexWithValueAtEveryStep(t *testing.T) {
-	act := func(ctx context.Context, p *Party) error {
-		h, err := lock.New(p.Client, p.Root+"/lock", lock.Value([]byte("one"))).Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		set := h.SetValue(ctx, []byte("two"))
-		if err := hold(ctx, p, h, Hold{}); err != nil {
-			return err
-		}
-		return set
-	}
-	EachStep(t, Contenders(act))
+	eachStep(t, s)
 }
 
 // TestTryAcquireAtEveryStep: a try that fails leaves nothing, one that succeeds
 // excludes others.
 func TestTryAcquireAtEveryStep(t *testing.T) {
-	s := Contenders(mutex())
+	s := Contenders(mutex)
 	s.Before = nil
 	s.Act = func(ctx context.Context, p *Party) error {
 		h, err := lock.New(p.Client, p.Root+"/lock").TryAcquire(ctx)
@@ -80,12 +61,12 @@ func TestTryAcquireAtEveryStep(t *testing.T) {
 		}
 		return hold(ctx, p, h, Hold{})
 	}
-	EachStep(t, s)
+	eachStep(t, s)
 }
 
 // TestWaiterThatGivesUpAtEveryStep: its limit is over long before its turn.
 func TestWaiterThatGivesUpAtEveryStep(t *testing.T) {
-	s := Contenders(mutex())
+	s := Contenders(mutex)
 	s.Act = func(ctx context.Context, p *Party) error {
 		_, err := lock.New(p.Client, p.Root+"/lock", lock.WaitLimit(HoldTime/2)).Acquire(ctx)
 		if err == nil {
@@ -93,5 +74,5 @@ func TestWaiterThatGivesUpAtEveryStep(t *testing.T) {
 		}
 		return nil
 	}
-	EachStep(t, s)
+	eachStep(t, s)
 }

@@ -3,10 +3,8 @@ package recipetest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/coordd/coord/client"
-	"github.com/coordd/coord/recipes/cache"
 	"github.com/coordd/coord/recipes/once"
 )
 
@@ -24,7 +22,7 @@ func TestOnceAtEveryStep(t *testing.T) {
 		}
 		return err
 	}
-	EachStep(t, Scenario{
+	eachStep(t, Scenario{
 		Act: do, Behind: do, After: do,
 		Left: func(n client.Node) bool { return n.Stat.Kind == client.Persistent },
 		Check: func(t testing.TB, o Outcome) {
@@ -59,7 +57,7 @@ func TestPeriodicJobAtEveryStep(t *testing.T) {
 		}
 		return err
 	}
-	EachStep(t, Scenario{
+	eachStep(t, Scenario{
 		Act: run, Behind: run,
 		Left:   func(n client.Node) bool { return n.Stat.Kind == client.Persistent },
 		Faults: []Fault{Lose, Expire, Kill, Pause},
@@ -79,54 +77,4 @@ func first(ctx context.Context, p *Party) string {
 		return ""
 	}
 	return list[0].Period
-}
-
-// TestCacheAtEveryStep: the copy has what was written before it was waited for.
-func TestCacheAtEveryStep(t *testing.T) {
-	folder := func(p *Party) string { return p.Root + "/config" }
-	EachStep(t, Scenario{
-		Before: func(ctx context.Context, p *Party) error {
-			for _, path := range []string{p.Root, folder(p)} {
-				if _, err := p.Client.Create(ctx, path, nil, client.WithContainer()); err != nil {
-					return err
-				}
-			}
-			_, err := p.Client.Create(ctx, folder(p)+"/a", []byte("1"))
-			return err
-		},
-		Act: func(ctx context.Context, p *Party) error {
-			c := cache.New(p.Client, folder(p))
-			running, stop := context.WithCancel(ctx)
-			ended := make(chan error, 1)
-			go func() { ended <- c.Run(running) }()
-			defer func() { stop(); <-ended }()
-			// Run ends with the session; who waits for the copy has to look.
-			waiting, give := context.WithTimeout(ctx, 30*time.Second)
-			defer give()
-			if err := c.WaitSynced(waiting); err != nil {
-				return err
-			}
-			if n, ok := c.Get(folder(p) + "/a"); !ok || string(n.Data) != "1" && string(n.Data) != "2" {
-				p.Fail("the copy has %q, %v", n.Data, ok)
-			}
-			made, err := p.Client.Create(ctx, folder(p)+"/b", nil, client.WithEphemeral())
-			if err != nil {
-				return err
-			}
-			if err := c.WaitZxid(waiting, made.Stat.Czxid); err != nil {
-				return err
-			}
-			if _, ok := c.Get(made.Path); !ok {
-				p.Fail("the copy does not have what was written: %v", c.Children(folder(p)))
-			}
-			return p.Client.Delete(context.WithoutCancel(ctx), made.Path, client.AnyVersion)
-		},
-		Behind: func(ctx context.Context, p *Party) error {
-			_, err := p.Client.Set(ctx, folder(p)+"/a", []byte("2"), client.AnyVersion)
-			return err
-		},
-		Left: func(n client.Node) bool {
-			return n.Stat.Kind == client.Persistent || n.Stat.EphemeralOwner != 0
-		},
-	})
 }
