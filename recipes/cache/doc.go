@@ -27,9 +27,9 @@
 //
 // Several calls may see several states; [Cache.All] is one state.
 //
-// An ACL that is changed is noticed as an event but not by reading: a change of
-// nothing else is not reported after the servers have forgotten it, and what this
-// client may not read is not in the copy.
+// What this client may not read is not in the copy, and neither is what is below
+// it; without data it may show that such a node was created. A change of an ACL in
+// the subtree makes it be read again.
 //
 // # How to use it
 //

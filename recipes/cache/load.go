@@ -12,9 +12,11 @@ import (
 type build struct {
 	tree *tree
 	page map[string]client.Zxid // of which transaction the page with this node was
-	pos  client.Zxid            // every event up to here is in
-	end  client.Zxid            // of the last page
-	need proof                  // what must be in for the state to be one that existed
+	// denied are the nodes that may not be read.
+	denied map[string]struct{}
+	pos    client.Zxid // every event up to here is in
+	end    client.Zxid // of the last page
+	need   proof       // what must be in for the state to be one that existed
 }
 
 // ready says whether the state is that of one transaction.
@@ -23,7 +25,7 @@ func (b *build) ready() bool { return b.pos >= b.end || b.need.met(b.tree, b.pos
 // load reads the subtree. The watch tells all changes after transaction z, and
 // each page is read at z or later.
 func (c *Cache) load(ctx context.Context, z client.Zxid) (*build, error) {
-	b := &build{tree: newTree(), page: map[string]client.Zxid{}, pos: z, end: z}
+	b := &build{tree: newTree(), page: map[string]client.Zxid{}, denied: map[string]struct{}{}, pos: z, end: z}
 	first := client.Zxid(0)
 	opts := []client.WalkOption{client.Mode(client.ReadSession), client.AtLeast(z)}
 	if !c.opts.withData {
@@ -40,6 +42,9 @@ func (c *Cache) load(ctx context.Context, z client.Zxid) (*build, error) {
 			first = n.Zxid
 		}
 		b.end = max(b.end, n.Zxid)
+		if n.Denied {
+			b.denied[n.Path] = struct{}{}
+		}
 		if n.Denied || !c.opts.keep(n.Path) {
 			continue
 		}
@@ -67,7 +72,7 @@ func (c *Cache) fits(t *tree) error {
 
 // apply puts the events of one transaction into the state, except for what a
 // page has shown already.
-func (b *build) apply(c *Cache, events []client.Event) {
+func (b *build) apply(c *Cache, events []event) {
 	for _, ev := range events {
 		if b.page[ev.Path] >= ev.Zxid {
 			continue
@@ -84,7 +89,7 @@ func (b *build) apply(c *Cache, events []client.Event) {
 	b.pos = events[0].Zxid
 }
 
-func (b *build) childChanged(ev client.Event) {
+func (b *build) childChanged(ev event) {
 	dir, _ := split(ev.Path)
 	if b.page[dir] < ev.Zxid {
 		b.tree.childChanged(ev.Path, ev.Zxid, step(ev.Type))
@@ -101,20 +106,16 @@ func step(t client.EventType) int32 {
 
 // change puts one event into a state and returns the change that it is. ok is
 // false for what changes nothing that is kept.
-func (c *Cache) change(t *tree, ev client.Event) (ch Change, ok bool) {
+func (c *Cache) change(t *tree, ev event) (ch Change, ok bool) {
 	old, had := t.nodes[ev.Path]
 	ch = Change{Type: ev.Type, Zxid: ev.Zxid, Node: client.Node{Path: ev.Path, Data: ev.Data, Stat: ev.Stat, Zxid: ev.Zxid}}
 	switch {
-	case !c.opts.keep(ev.Path):
+	case ev.hidden || !c.opts.keep(ev.Path):
 		return ch, false
 	case ev.Type == client.EventDeleted:
 		ch.Node = old
 		t.remove(ev.Path)
 		return ch, had
-	case ev.Type == client.EventACL && had:
-		ch.Node.Data = old.Data
-	case ev.Type == client.EventACL:
-		return ch, false
 	}
 	if !c.opts.withData {
 		ch.Node.Data = nil

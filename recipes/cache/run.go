@@ -1,7 +1,9 @@
 package cache
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/coordd/coord/client"
@@ -17,7 +19,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	default:
 		return ErrRunning
 	}
-	f := &follower{c: c}
+	f := &follower{c: c, denied: map[string]struct{}{}}
 	defer f.end()
 	for ev, err := range c.c.Watch(ctx, c.root, f.watch()...) {
 		if err == nil {
@@ -33,8 +35,17 @@ func (c *Cache) Run(ctx context.Context) error {
 // follower is one Run.
 type follower struct {
 	c       *Cache
-	events  []client.Event // of a transaction whose last event has not come
-	loading *build         // nil unless the subtree was read and is not complete
+	events  []event // of a transaction whose last event has not come
+	loading *build  // nil unless the subtree was read and is not complete
+	// denied are the nodes that may not be read, as far as is known: neither they
+	// nor what is below them is in the copy.
+	denied map[string]struct{}
+}
+
+// event is one that was taken in. Of a hidden one only the parent's Stat tells.
+type event struct {
+	client.Event
+	hidden bool
 }
 
 // watch says what to ask for: everything since the state that there is, or the
@@ -67,17 +78,19 @@ func (f *follower) end() {
 // take takes in one event. Transactions are put into the copy when they are
 // complete.
 func (f *follower) take(ctx context.Context, ev client.Event) error {
+	e := event{Event: ev, hidden: f.hides(ev.Path)}
 	switch ev.Type {
-	case client.EventPresent, client.EventAbsent, client.EventResync:
+	case client.EventPresent, client.EventAbsent, client.EventResync, client.EventACL: // an ACL may show or hide a whole subtree
 		return f.load(ctx, ev.Zxid)
+	case client.EventDeleted:
+		delete(f.denied, ev.Path)
 	case client.EventCreated, client.EventChanged:
-		if ev.DataDropped && f.c.opts.withData && f.c.opts.keep(ev.Path) {
-			// What it was then is not known any more, so neither is that state.
-			return f.load(ctx, ev.Zxid)
+		if ok, err := f.complete(ctx, &e); err != nil || !ok {
+			return cmp.Or(err, f.load(ctx, ev.Zxid))
 		}
 	default:
 	}
-	f.events = append(f.events, ev)
+	f.events = append(f.events, e)
 	if !ev.Last {
 		return nil
 	}
@@ -90,6 +103,41 @@ func (f *follower) take(ctx context.Context, ev client.Event) error {
 	return f.settle()
 }
 
+// hides says whether the node is one that may not be read, or below one.
+func (f *follower) hides(path string) bool {
+	if len(f.denied) == 0 {
+		return false
+	}
+	for ; path != ""; path, _ = split(path) {
+		if _, ok := f.denied[path]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// complete gets the data of an event that came without: because it is not to be
+// read, or because the servers have forgotten it. It returns false if what the
+// data was then is not known any more, so that neither is that state.
+func (f *follower) complete(ctx context.Context, e *event) (bool, error) {
+	if !e.DataDropped || !f.c.opts.withData || e.hidden || !f.c.opts.keep(e.Path) {
+		return true, nil
+	}
+	n, err := f.c.c.Get(ctx, e.Path, client.Mode(client.ReadSession), client.AtLeast(e.Zxid))
+	switch {
+	case errors.Is(err, client.ErrNoAuth):
+		f.denied[e.Path] = struct{}{}
+		e.hidden = true
+		return true, nil
+	case errors.Is(err, client.ErrNoNode):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	e.Data = n.Data
+	return n.Stat.Czxid == e.Stat.Czxid && n.Stat.Mzxid == e.Stat.Mzxid, nil
+}
+
 // load reads the subtree anew. What is shown stays until that is complete.
 func (f *follower) load(ctx context.Context, z client.Zxid) error {
 	f.events = nil
@@ -97,7 +145,7 @@ func (f *follower) load(ctx context.Context, z client.Zxid) error {
 	if err != nil {
 		return err
 	}
-	f.loading = b
+	f.loading, f.denied = b, b.denied
 	return f.settle()
 }
 
@@ -122,7 +170,7 @@ func (f *follower) settle() error {
 }
 
 // apply puts a transaction into the state that is shown.
-func (f *follower) apply(events []client.Event) error {
+func (f *follower) apply(events []event) error {
 	c := f.c
 	z := events[0].Zxid
 	var changes []Change
