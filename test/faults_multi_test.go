@@ -234,6 +234,51 @@ func TestSequentialCreatesOfOneTransactionAreToldApart(t *testing.T) {
 	}
 }
 
+// TestSeveralLocksInOneTransactionHaveATokenEach is the other side of zookeeper#2059:
+// a Multi makes its queue entries in one transaction. They are for different locks,
+// whose tokens do not compare; of each lock they rise. The same lock twice is
+// refused.
+func TestSeveralLocksInOneTransactionHaveATokenEach(t *testing.T) {
+	skipIfShort(t)
+	c := startProcesses(t, 3, "")
+	ctx := testContext(t, time.Minute)
+	gate := fence.NewGate(fence.Strict())
+	var watcher *client.Client
+	for round := range 30 {
+		cl := dial(t, []string{c.nodes[round%3].grpc()}) // each server in turn
+		watcher = cl
+		paths := []string{"/locks/b", "/locks/a"}
+		if round%2 == 0 {
+			paths[0], paths[1] = paths[1], paths[0]
+		}
+		if _, err := lock.NewMulti(cl, append(paths, paths[0])).Acquire(ctx); !errors.Is(err, client.ErrBadArguments) {
+			t.Fatalf("the same lock twice: %v", err)
+		}
+		h := must[*lock.MultiHandle](t)(lock.NewMulti(cl, paths).Acquire(ctx))
+		for _, p := range paths {
+			one := h.Handle(p)
+			if err := gate.ForLock(p).Admit(ctx, "resource", one.FencingToken()); err != nil {
+				t.Errorf("round %d, %s: %v", round, p, err)
+			}
+			if st, _, err := cl.Exists(ctx, one.Node()); err != nil || fence.Token(st.Czxid) != one.FencingToken() {
+				t.Errorf("token %s, czxid %s, %v", one.FencingToken(), st.Czxid, err)
+			}
+		}
+		if _, err := cl.Txn(ctx, append(h.Guards(), client.OpCheck("/", client.AnyVersion))...); err != nil {
+			t.Errorf("the guards of a holder: %v", err)
+		}
+		if err := h.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cl.Txn(ctx, h.Guards()...); err == nil {
+			t.Error("the guards of a former holder hold")
+		}
+	}
+	for _, p := range []string{"/locks/a", "/locks/b"} {
+		queueLength(ctx, t, watcher, p, 0)
+	}
+}
+
 // etcd PR#21432: a transaction that read at an old position came out differently
 // on replicas with more or less history.
 func TestTransactionsDoNotDependOnWhatAServerRemembers(t *testing.T) {
