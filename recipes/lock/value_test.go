@@ -65,6 +65,7 @@ func TestValueOfAFormerHolderIsRefused(t *testing.T) {
 		ctx := t.Context()
 		a, b := connect(t, c), connect(t, c)
 		former := ask(t, ctx, "a", NewSemaphore(a, "/l", 1).Acquire).wantGranted(t)
+		former.ignore() // it has yet to hear of it
 		c.Delete(former.Node())
 		next := ask(t, ctx, "b", NewSemaphore(b, "/l", 1, Value([]byte("next"))).Acquire).wantGranted(t)
 		if next.Node() != former.Node() {
