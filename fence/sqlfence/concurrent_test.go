@@ -42,6 +42,18 @@ func TestWritersNeverGoBackWhereNobodyWaits(t *testing.T) {
 	writersNeverGoBack(t, b.migrated(t), sql.LevelDefault)
 }
 
+// With a time to wait nobody has to begin again: an admission that is the first
+// statement waits for its turn, as BEGIN IMMEDIATE does, and does not find that
+// its view is too old.
+func TestSQLiteWritersWaitForTheirTurn(t *testing.T) {
+	for _, journal := range []string{"wal", "delete"} {
+		t.Run(journal, func(t *testing.T) {
+			db := sqlite("SQLite", journal).migrated(t)
+			db.wantWrites(t, writeConcurrently(t, db, sqlfence.Attempts(1)))
+		})
+	}
+}
+
 func writersNeverGoBack(t *testing.T, db *database, level sql.IsolationLevel) {
 	t.Helper()
 	admitted := writeConcurrently(t, db, sqlfence.TxOptions(&sql.TxOptions{Isolation: level}), sqlfence.Attempts(1000))

@@ -175,6 +175,50 @@ func TestLostReplyToCommit(t *testing.T) {
 	})
 }
 
+// TestLostReplyAndThenNothing loses the reply to the commit and, from then on, the
+// server: what Once hears last says nothing about the commit.
+func TestLostReplyAndThenNothing(t *testing.T) {
+	onServers(t, func(t *testing.T, b *backend) {
+		dsn := b.create(t)
+		direct := &database{DB: b.open(t, dsn), backend: b}
+		if err := direct.migrate(t); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, direct, b.createWrites)
+		link, dsn := relayTo(t, dsn)
+		db := &database{DB: b.open(t, dsn), backend: b}
+		link.last.Store(true)
+		link.dropReplyToCommit()
+		op := sqlfence.Operation{ID: "o", Resource: "r", Token: 34}
+		if _, err := db.once(t.Context(), op, db.pay(34, []byte("receipt"))); !errors.Is(err, sqlfence.ErrUnknownOutcome) {
+			t.Errorf("have %v, want ErrUnknownOutcome: it was committed", err)
+		}
+		direct.wantWrites(t, 1)
+		link.last.Store(false)
+		got, err := db.once(t.Context(), op, unreachable(t))
+		wantResult(t, got, err, []byte("receipt"), 34, true)
+	})
+}
+
+// An operation that was lost before its commit, and is refused when it is tried
+// again, is not an open question.
+func TestLostConnectionAndThenARefusal(t *testing.T) {
+	onServers(t, func(t *testing.T, b *backend) {
+		db := b.migrated(t)
+		op := sqlfence.Operation{ID: "o", Resource: "r", Token: 34}
+		_, err := db.once(t.Context(), op, func(tx *sql.Tx) ([]byte, error) {
+			_, err := db.pay(34, nil)(tx)
+			db.cut(t, tx)
+			return nil, errors.Join(err, db.store().Admit(t.Context(), "r", 35))
+		})
+		wantStale(t, err, 34, 35)
+		if errors.Is(err, sqlfence.ErrUnknownOutcome) {
+			t.Errorf("%v: want no question about the outcome", err)
+		}
+		db.wantWrites(t, 0)
+	})
+}
+
 // A commit that the server refuses has written nothing, and it is no question.
 func TestRefusedCommitIsNotUnknown(t *testing.T) {
 	for _, b := range backends {

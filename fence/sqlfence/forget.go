@@ -49,6 +49,6 @@ func (c *config) forget(ctx context.Context, db *sql.DB, olderThan time.Duration
 		}
 		deleted, err = result.RowsAffected()
 		return err
-	}, true)
+	}, func() {}) // whatever was committed need not be done again
 	return deleted, err
 }

@@ -103,24 +103,37 @@ func Once(ctx context.Context, db *sql.DB, op Operation, fn func(tx *sql.Tx) (re
 		return Result{}, err
 	}
 	var result Result
+	unknown := false // whether an attempt was committed that no later one has looked for
 	err = c.run(ctx, db, func(tx *sql.Tx) (err error) {
-		result, err = c.once(ctx, tx, op, fn)
+		result, err = c.once(ctx, tx, op, fn, func() { unknown = false })
 		return err
-	}, true)
-	if err != nil {
+	}, func() { unknown = true })
+	switch {
+	case err == nil:
+		return result, nil
+	case unknown && !errors.Is(err, ErrUnknownOutcome):
+		return Result{}, fmt.Errorf("%w, and then: %w", ErrUnknownOutcome, err)
+	default:
 		return Result{}, err
 	}
-	return result, nil
 }
 
-func (c *config) once(ctx context.Context, tx *sql.Tx, op Operation, fn func(*sql.Tx) ([]byte, error)) (Result, error) {
+// once is one attempt. It calls found when it knows whether the operation is
+// there: if it is not, no earlier attempt was committed or ever will be, since its
+// row is ours.
+func (c *config) once(ctx context.Context, tx *sql.Tx, op Operation, fn func(*sql.Tx) ([]byte, error), found func()) (Result, error) {
 	claimed, err := c.dialect.claim(ctx, tx, c, op)
 	if err != nil {
 		return Result{}, fmt.Errorf("sqlfence: operation %q: %w", op.ID, err)
 	}
 	if !claimed {
-		return c.repeated(ctx, tx, op)
+		result, err := c.repeated(ctx, tx, op)
+		if err == nil || errors.Is(err, ErrOperationReused) {
+			found()
+		}
+		return result, err
 	}
+	found()
 	if op.Resource != "" {
 		if err := c.admit(ctx, tx, op.Resource, op.Token); err != nil {
 			return Result{}, err

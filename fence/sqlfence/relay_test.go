@@ -16,6 +16,7 @@ import (
 type relay struct {
 	server string
 	armed  atomic.Bool
+	last   atomic.Bool // the lost reply is the last that anybody heard
 }
 
 // socketOf finds the path of the socket in the connection strings of both
@@ -78,6 +79,9 @@ func (r *relay) dropReplyToCommit() { r.armed.Store(true) }
 
 func (r *relay) serve(client net.Conn) {
 	defer client.Close()
+	if r.last.Load() && !r.armed.Load() {
+		return
+	}
 	server, err := net.Dial("unix", r.server)
 	if err != nil {
 		return

@@ -20,7 +20,7 @@ func (s sqlite) migrate(ctx context.Context, db *sql.DB, c *config) error {
 			}
 		}
 		return nil
-	}, true)
+	}, func() {}) // whatever was committed need not be done again
 	if err != nil {
 		return err
 	}

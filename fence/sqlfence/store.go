@@ -33,5 +33,5 @@ func (s *store) Admit(ctx context.Context, resource string, t fence.Token) error
 	}
 	return s.config.run(ctx, s.db, func(tx *sql.Tx) error {
 		return s.config.admit(ctx, tx, resource, t)
-	}, false)
+	}, nil)
 }

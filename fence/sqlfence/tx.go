@@ -42,19 +42,22 @@ func WithTx(ctx context.Context, db *sql.DB, resource string, t fence.Token, fn 
 			return err
 		}
 		return fn(tx)
-	}, false)
+	}, nil)
 }
 
 // run begins transactions until fn and the commit have succeeded, or another
-// attempt cannot help, or the attempts are used up. With redo an attempt may
-// also follow one of unknown outcome, which is for an fn that finds out.
-func (c *config) run(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error, redo bool) error {
+// attempt cannot help, or the attempts are used up. Where unknown is given another
+// attempt follows one of unknown outcome, too, and unknown is called before it:
+// fn must find out what has become of that one.
+func (c *config) run(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error, unknown func()) error {
 	for attempt := 1; ; attempt++ {
-		unknown, err := c.try(ctx, db, fn)
+		lost, err := c.try(ctx, db, fn)
 		if err == nil {
 			return nil
 		}
-		if again := unknown && redo || c.repeatable(err); !again {
+		if lost && unknown != nil {
+			unknown()
+		} else if !c.repeatable(err) {
 			return c.withCause(ctx, err)
 		}
 		if attempt == c.attempts {
@@ -72,8 +75,9 @@ func (c *config) repeatable(err error) bool {
 	return !errors.Is(err, ErrUnknownOutcome) && c.verdict(err) == Repeatable
 }
 
-// try is one transaction. unknown is true only with an error, of the commit.
-func (c *config) try(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (unknown bool, err error) {
+// try is one transaction. lost tells that err leaves open whether it was
+// committed.
+func (c *config) try(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (lost bool, err error) {
 	tx, end, err := c.dialect.begin(ctx, db, c)
 	if err != nil {
 		return false, fmt.Errorf("sqlfence: begin: %w", err)
