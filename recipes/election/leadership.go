@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/recipes/internal/renewal"
+	"github.com/coordd/coord/recipes/internal/settle"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -84,7 +85,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	case failed(err, 1): // somebody has deleted it
 		return l.publish(ctx, value)
 	case err != nil && !l.Held():
-		return fmt.Errorf("%w; %w", context.Cause(l.Context()), err)
+		return fmt.Errorf("%w; %w", renewal.Cause(l.Handle), err)
 	case err != nil:
 		return err
 	}
@@ -118,7 +119,7 @@ func (l *Leadership) enter(ctx context.Context) error {
 	switch {
 	case !l.Held():
 		<-l.turn
-		return context.Cause(l.Context())
+		return renewal.Cause(l.Handle)
 	case down: // it resigns just now
 		<-l.turn
 		return lock.ErrReleased
@@ -143,7 +144,7 @@ func (l *Leadership) publish(ctx context.Context, value []byte) error {
 		if replace != nil {
 			ops = slices.Insert(ops, 1, client.OpDeleteNode(node, replace.Czxid, replace.EphemeralOwner))
 		}
-		results, err := renewal.Write(ctx, l.c, undo, ops...)
+		results, err := settle.Write(ctx, l.c, undo, ops...)
 		switch {
 		case err == nil:
 			l.published(results[len(results)-1].Stat, value)

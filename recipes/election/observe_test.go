@@ -241,6 +241,7 @@ func randomElection(t *testing.T, c *fakecoord.Cluster, r *rand.Rand) {
 		}
 	}
 	time.Sleep(time.Minute)
+	synctest.Wait()
 	if l, err := New(connect(t, c), "/e").Leader(t.Context()); err != nil || len(leading) != 1 {
 		t.Errorf("in the end %d lead; %+v %v", len(leading), l, err)
 	}

@@ -275,6 +275,7 @@ func TestRunBacksOff(t *testing.T) {
 			return ctx.Err()
 		})
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		if terms > 150 || terms < 50 {
 			t.Fatalf("%d terms", terms)
 		}

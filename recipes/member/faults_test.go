@@ -322,6 +322,7 @@ func TestRandomGroupsAreSeenAsTheyWere(t *testing.T) {
 				time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
 			}
 			time.Sleep(2 * time.Minute)
+			synctest.Wait()
 			want := ""
 			for i, id := range slices.Sorted(func(yield func(string) bool) {
 				for id := range members {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/recipes/internal/renewal"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // Option changes a Join.
@@ -65,7 +66,7 @@ func (e *entry) join(ctx context.Context) (client.Stat, error) {
 		case replace != nil && at == 0 && renewal.Gone(err):
 			replace = nil
 		case errors.Is(err, client.ErrNoNode):
-			if err := renewal.MakeFolder(ctx, e.c, e.g.path); err != nil {
+			if err := settle.Folders(ctx, e.c, e.g.path); err != nil {
 				return stat, err
 			}
 		case errors.Is(err, client.ErrNodeExists):
@@ -101,7 +102,7 @@ func (e *entry) create(ctx context.Context, replace *client.Stat) (stat client.S
 		own := r[len(r)-1].Stat
 		renewal.Remove(e.c, node, own.Czxid, own.EphemeralOwner)
 	}
-	results, err := renewal.Write(ctx, e.c, undo, ops...)
+	results, err := settle.Write(ctx, e.c, undo, ops...)
 	var ce *client.Error
 	if errors.As(err, &ce) {
 		at = ce.Index

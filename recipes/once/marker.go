@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
 	"github.com/coordd/coord/recipes/internal/renewal"
+	"github.com/coordd/coord/recipes/internal/settle"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -87,7 +88,7 @@ func (j *Job) complete(t Turn, by string, started time.Time) (Done, error) {
 		case err == nil:
 			return doneOf(t.Period, data, results[1].Stat), nil
 		case errors.As(err, &e) && e.Index == 1 && errors.Is(err, client.ErrNoNode):
-			if err := renewal.MakeFolder(ctx, c, j.folder()); err != nil {
+			if err := settle.Folders(ctx, c, j.folder()); err != nil {
 				return Done{}, err
 			}
 		case errors.Is(err, client.ErrNodeExists): // made by hand under way
@@ -113,7 +114,7 @@ func (j *Job) incomplete(t Turn, err error) error {
 		_ = t.Handle.Verify(t.Handle.Context()) // it takes note of the loss
 	}
 	if !t.Handle.Held() {
-		err = fmt.Errorf("%w; %w", context.Cause(t.Handle.Context()), err)
+		err = fmt.Errorf("%w; %w", renewal.Cause(t.Handle), err)
 	} else if lost {
 		err = fmt.Errorf("%w: %w", lock.ErrLost, err)
 	}

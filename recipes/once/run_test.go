@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coord/client"
@@ -167,6 +168,7 @@ func TestFailedPeriodIsTriedAgain(t *testing.T) {
 			return nil
 		})
 		time.Sleep(3*time.Hour - time.Minute)
+		synctest.Wait()
 		want := []string{"2000-01-01T00:00:00Z", "2000-01-01T01:00:00Z", "2000-01-01T02:00:00Z"}
 		if failures != 20 || !slices.Equal(good, want) || results != 23 {
 			t.Fatalf("%d failures, %d results, done %v", failures, results, good)
@@ -186,6 +188,7 @@ func TestErrorsOfTheFunctionNeverEndRun(t *testing.T) {
 			return nil
 		})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if err := r.stop(t); !errors.Is(err, context.Canceled) || tries != 3 {
 			t.Fatalf("%d tries, %v", tries, err)
 		}
@@ -217,6 +220,7 @@ func TestRunGoesOnUnderANewSession(t *testing.T) {
 			return nil
 		})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if d, ok, err := New(connect(t, c), "/k").Done(t.Context(), "2000-01-01T01:00:00Z"); tries != 2 || !ok || err != nil {
 			t.Fatalf("%d tries, %+v %v", tries, d, err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 )
@@ -66,36 +65,6 @@ func TestPausesGrowAndBeginAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// TestWriteIsUndoneWhenItsContextHasEnded, also when its answer is lost, or comes
-// much later.
-func TestWriteIsUndoneWhenItsContextHasEnded(t *testing.T) {
-	for _, act := range []fakecoord.Action{fakecoord.Pass, fakecoord.Drop, fakecoord.Cut} {
-		fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
-			ctx, cancel := context.WithCancel(t.Context())
-			struck := false
-			c.OnReply(func(_ string, r *coordpb.Reply) fakecoord.Action {
-				if r.Seq == 0 || struck {
-					return fakecoord.Pass
-				}
-				struck = true
-				cancel() // the write is done
-				return act
-			})
-			began := time.Now()
-			undo := func(r []client.OpResult) { Remove(cl, r[0].Path, r[0].Stat.Czxid, r[0].Stat.EphemeralOwner) }
-			_, err := Write(ctx, cl, undo, client.OpCreate("/x", nil, client.WithEphemeral()))
-			if !errors.Is(err, context.Canceled) || time.Since(began) > grace+time.Second {
-				t.Fatalf("after %s: %v", time.Since(began), err)
-			}
-			c.Server("n1").CutAll()
-			time.Sleep(5 * time.Second)
-			if left := c.Paths("/x"); !struck || len(left) != 0 {
-				t.Fatalf("struck %v, left behind: %v", struck, left)
-			}
-		})
-	}
 }
 
 func TestSessionsFollowEachOther(t *testing.T) {
