@@ -56,7 +56,7 @@ func stride() int {
 // everyStep lets one fault happen at each step in turn, or not each. It returns the problems
 // of the first run that has any.
 func (s *Scenario) everyStep(t *testing.T, f Fault, seed uint64, stride int) (problems []string) {
-	c := coordtest.Start(t, coordtest.SessionTimeout(Timeout), coordtest.Latency(time.Millisecond))
+	c := coordtest.StartCluster(t, max(s.Servers, 1), coordtest.SessionTimeout(Timeout), coordtest.Latency(time.Millisecond))
 	eye := c.Dial(client.WithoutSession())
 	steps := 0
 	for step := 1; step <= maxSteps; step += stride {

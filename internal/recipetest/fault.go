@@ -33,8 +33,8 @@ const (
 	Kill Fault = "kill the client"
 	// Pause makes the process stand still until its session has expired.
 	Pause Fault = "pause the process"
-	// Restart kills the server and starts it again.
-	Restart Fault = "restart the server"
+	// Restart kills the leader and starts it again.
+	Restart Fault = "restart the leader"
 )
 
 var everyFault = []Fault{None, Cancel, Lose, Blink, Cut, Expire, Kill, Pause, Restart}
@@ -122,7 +122,7 @@ func (s *strike) happen(session client.SessionID) fate {
 		s.until(func() { resume(); close(s.over) })
 		return waits
 	case Restart:
-		s.wait.Go(func() { s.cluster.Restart(0) }) // it takes a while
+		s.wait.Go(func() { s.cluster.Restart(s.cluster.AwaitLeader()) }) // it takes a while
 	case None:
 	}
 	return passes

@@ -46,6 +46,14 @@ func TestFreeMutexAtEveryStep(t *testing.T) {
 	eachStep(t, s)
 }
 
+// TestMutexOfThreeServersAtEveryStep: clients move to other servers, and those
+// elect another leader.
+func TestMutexOfThreeServersAtEveryStep(t *testing.T) {
+	s := Contenders(mutex)
+	s.Servers, s.Faults = 3, []Fault{None, Lose, Blink, Expire, Kill, Restart}
+	eachStep(t, s)
+}
+
 // TestTryAcquireAtEveryStep: a try that fails leaves nothing, one that succeeds
 // excludes others.
 func TestTryAcquireAtEveryStep(t *testing.T) {

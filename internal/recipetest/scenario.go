@@ -26,6 +26,8 @@ type Scenario struct {
 	Check func(t testing.TB, o Outcome)
 	// Faults are those to try; nil is all.
 	Faults []Fault
+	// Servers is the size of the cluster; 1.
+	Servers int
 	// Limit bounds each part of a run, in fake time; a minute. What takes longer
 	// hangs.
 	Limit time.Duration
