@@ -147,10 +147,10 @@ func (h *MultiHandle) drop(cause error) {
 	}
 	h.over = cause
 	h.mu.Unlock()
+	h.cancel(cause)
 	if errors.Is(cause, ErrLost) {
 		close(h.lost)
 	}
-	h.cancel(cause)
 }
 
 // lostError is the *LostError of the first lock that is lost, else nil.
