@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,7 +162,7 @@ func (w *world) check(t *testing.T, rounds int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = all[1:] // the one before
+	all = slices.DeleteFunc(all, func(d Done) bool { return d.Period < "2000" }) // caught up with
 	if len(all) < rounds+1 {
 		t.Errorf("%d periods are done of %d", len(all), rounds+1)
 	}
