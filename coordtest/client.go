@@ -86,6 +86,8 @@ func (c *Cluster) DialOptions() []client.Option { return c.optionsOf(c.newMachin
 
 // Dial connects a client with a session, on a machine of its own. It is closed
 // when the test ends. If the cluster does not take it within 30 s, the test ends.
+// With client.WithClock among opts its clock is the caller's, and Pause does not
+// stop it.
 func (c *Cluster) Dial(opts ...client.Option) *client.Client {
 	c.t.Helper()
 	m := c.newMachine()

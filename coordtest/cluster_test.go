@@ -56,7 +56,7 @@ func TestClustersOfOneAndThreeServeAndEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if leader := c.Leader(); leader < 0 || leader >= n || c.Servers() != n {
+			if leader := c.AwaitLeader(); leader >= n || c.Servers() != n {
 				t.Errorf("leader %d of %d", leader, c.Servers())
 			}
 		})

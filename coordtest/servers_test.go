@@ -22,7 +22,7 @@ func TestWithoutTheLeaderTheOthersGoOn(t *testing.T) {
 		c := StartCluster(t, 3)
 		cl := c.Dial()
 		h := acquire(t, cl, "/l")
-		old := c.Leader()
+		old := c.AwaitLeader()
 		heal := c.Isolate(old)
 		put(t, cl, "/while")
 		next := c.AwaitLeader(old)
@@ -48,7 +48,7 @@ func followers(c *Cluster) []int {
 }
 
 func TestCutFollowerStaysBehindUntilTheLinkIsHealed(t *testing.T) {
-	inBoth(t, func(t *testing.T) {
+	inFakeTime(t, func(t *testing.T) {
 		c := StartCluster(t, 3)
 		cl := c.Dial()
 		leader, behind := c.AwaitLeader(), followers(c)[0]
@@ -97,7 +97,7 @@ func TestServerWithADeadDiskEndsAndAnotherLeads(t *testing.T) {
 	inFakeTime(t, func(t *testing.T) {
 		c := StartCluster(t, 3)
 		cl := c.Dial()
-		old := c.Leader()
+		old := c.AwaitLeader()
 		began := time.Now()
 		resume := c.StallDisk(old)
 		put(t, cl, "/while")
