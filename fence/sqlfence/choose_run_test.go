@@ -102,6 +102,7 @@ func atOnce(n int, f func(i int)) {
 // TestCheckThenInsertUnderALockLetsTwoIn stops the holder between its two
 // statements, in the database, and its client like a process that stands still.
 func TestCheckThenInsertUnderALockLetsTwoIn(t *testing.T) {
+	skipIfShort(t)
 	db := chooseDatabase(t)
 	c := coordtest.Start(t, coordtest.SessionTimeout(time.Second))
 	first, second := c.Dial(), c.Dial()
@@ -285,6 +286,7 @@ func TestIdempotencyKeyPaysOnce(t *testing.T) {
 
 // TestFencedReportKeepsTheNewer pauses the holder while it builds its report.
 func TestFencedReportKeepsTheNewer(t *testing.T) {
+	skipIfShort(t)
 	db := chooseDatabase(t)
 	pausedDB := backends[0].open(t, postgresServer.Get(t).DSN("")+" search_path="+db.schema(t))
 	c := coordtest.Start(t, coordtest.SessionTimeout(time.Second))

@@ -47,6 +47,7 @@ func TestDeadlockIsResolved(t *testing.T) {
 
 // A server may give up the wait for a row, which is no answer to an admission.
 func TestLockWaitTimeoutIsRepeated(t *testing.T) {
+	skipIfShort(t)
 	onServers(t, func(t *testing.T, b *backend) {
 		dsn := b.create(t)
 		switch {

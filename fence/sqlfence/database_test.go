@@ -150,6 +150,14 @@ func (d *database) waitBlocked(t *testing.T, n int64) {
 	eventually(t, fmt.Sprintf("%d blocked sessions", n), func() bool { return d.number(t, d.backend.blocked) == n })
 }
 
+// skipIfShort is for tests that have to wait for a second or more.
+func skipIfShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("waits for the limits of servers")
+	}
+}
+
 type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }

@@ -16,6 +16,7 @@ const idleLimit = time.Second
 // TestLateCommitIsImpossible stops holder 43 between its write and its commit,
 // as a paused process is, until the server has given its mark to holder 44.
 func TestLateCommitIsImpossible(t *testing.T) {
+	skipIfShort(t)
 	onServers(t, func(t *testing.T, b *backend) {
 		db := b.migrated(t)
 		newerIn := make(chan error, 1)
@@ -39,6 +40,7 @@ func TestLateCommitIsImpossible(t *testing.T) {
 
 // An operation that applies its effects under no mark of its own is limited too.
 func TestIdleLimitHoldsForOnceWithoutResource(t *testing.T) {
+	skipIfShort(t)
 	onServers(t, func(t *testing.T, b *backend) {
 		db := b.migrated(t)
 		op := sqlfence.Operation{ID: "o"}
