@@ -255,4 +255,3 @@ func goZooKeeperBasics(t *testing.T, conn *zk.Conn) {
 		t.Errorf("sync: %v", err)
 	}
 }
-
