@@ -9,7 +9,7 @@ import (
 )
 
 // Op is one operation of a [Client.Txn]. Make it with OpCreate, OpSet,
-// OpDelete, OpSetACL, OpCheck or OpCheckNode.
+// OpDelete, OpSetACL, OpCheck, OpCheckNode or OpSequence.
 type Op struct {
 	kind       coordpb.Op_Kind
 	path       string
@@ -150,6 +150,14 @@ func OpCheck(path string, version Version) Op {
 // A zero owner is not asked for.
 func OpCheckNode(path string, czxid Zxid, owner SessionID) Op {
 	return Op{kind: coordpb.Op_KIND_CHECK, path: path, version: AnyVersion, czxid: czxid, owner: owner}
+}
+
+// OpSequence raises the number that the next sequential child of the node at path
+// gets to n, at most [MaxSequence]; a smaller one does nothing. It is for imports:
+// numbers that were given out elsewhere are not given again here. It asks for the
+// permission ADMIN on the node.
+func OpSequence(path string, n int64) Op {
+	return Op{kind: coordpb.Op_KIND_SEQUENCE, path: path, version: n}
 }
 
 // toProto fills in p.

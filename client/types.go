@@ -26,6 +26,9 @@ type (
 	Version = int64
 )
 
+// MaxSequence is the largest number that [OpSequence] takes.
+const MaxSequence = znode.MaxSequence
+
 // AnyVersion asks a write for no version.
 const AnyVersion Version = znode.AnyVersion
 

@@ -143,6 +143,8 @@ func opName(k coordpb.Op_Kind) string {
 		return "set acl"
 	case coordpb.Op_KIND_CHECK:
 		return "check"
+	case coordpb.Op_KIND_SEQUENCE:
+		return "sequence"
 	default:
 		return "operation"
 	}

@@ -60,7 +60,7 @@ func (s *Server) admit(ctx context.Context, h *coordpb.Hello) (*conn, *coordpb.W
 		Limits: &coordpb.Limits{
 			NodeBytes: int64(s.limits.NodeBytes), FrameBytes: int64(s.limits.FrameBytes),
 			RequestsInFlight: int64(s.limits.RequestsInFlight), PathBytes: int64(s.limits.PathBytes),
-			BeatsPerMessage: maxBeats,
+			BeatsPerMessage: maxBeats, OpsPerTransaction: int64(s.limits.OpsPerMulti),
 		},
 	}
 	switch h.GetMode() {

@@ -30,6 +30,7 @@ const (
 	opUnwatch
 	opAuth
 	opMultiRead
+	opSequence
 	opNames // how many there are
 )
 
@@ -39,7 +40,7 @@ var opTexts = [opNames]string{
 	opAttach: "attach", opGet: "get", opExists: "exists", opChildren: "children",
 	opGetACL: "get_acl", opWalk: "walk", opSync: "sync", opEphemerals: "ephemerals",
 	opCount: "count", opPredecessor: "predecessor", opWatch: "watch", opUnwatch: "unwatch",
-	opAuth: "auth", opMultiRead: "multi_read",
+	opAuth: "auth", opMultiRead: "multi_read", opSequence: "sequence",
 }
 
 // String is the label in metrics.

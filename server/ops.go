@@ -60,6 +60,8 @@ var opKinds = [...]znode.OpKind{
 	coordpb.Op_KIND_SET:     znode.OpSet,
 	coordpb.Op_KIND_SET_ACL: znode.OpSetACL,
 	coordpb.Op_KIND_CHECK:   znode.OpCheck,
+
+	coordpb.Op_KIND_SEQUENCE: znode.OpSequence,
 }
 
 var nodeKinds = [...]znode.Kind{
@@ -95,7 +97,7 @@ func decodeOp(dst *znode.Op, op *coordpb.Op, l *Limits) error {
 		dst.Data, dst.Node, dst.Sequential = op.Data, nodeKinds[node], op.GetSequential()
 	case znode.OpSet:
 		dst.Data = op.Data
-	case znode.OpDelete, znode.OpSetACL, znode.OpCheck:
+	case znode.OpDelete, znode.OpSetACL, znode.OpCheck, znode.OpSequence:
 	}
 	if err := decodeACL(dst, op.GetAcl()); err != nil {
 		return err
@@ -140,7 +142,7 @@ func decodeACL(dst *znode.Op, acl []*coordpb.ACL) error {
 			return nil
 		}
 	case znode.OpSetACL:
-	case znode.OpDelete, znode.OpSet, znode.OpCheck:
+	case znode.OpDelete, znode.OpSet, znode.OpCheck, znode.OpSequence:
 		return nil
 	}
 	if len(acl) > fsm.MaxACLs {
@@ -182,6 +184,8 @@ func opNameOf(w *coordpb.Write) opName {
 		return opSet
 	case coordpb.Op_KIND_SET_ACL:
 		return opSetACL
+	case coordpb.Op_KIND_SEQUENCE:
+		return opSequence
 	case coordpb.Op_KIND_CHECK, coordpb.Op_KIND_UNSPECIFIED:
 	}
 	return opCheck

@@ -116,6 +116,15 @@ func fixACL(list []ACL, c *Caller) ([]ACL, error) {
 	return fixed, nil
 }
 
+// ValidateACL returns an error that is [ErrInvalidACL] and names the entry at
+// fault, unless a znode can have the list as it is: what a create or a set of the
+// ACL would refuse, whoever asks. An entry of scheme auth is refused too, since it
+// is never stored.
+func ValidateACL(list []ACL) error {
+	_, err := fixACL(list, nil)
+	return err
+}
+
 func addACL(list []ACL, a ACL) []ACL {
 	if slices.Contains(list, a) {
 		return list

@@ -17,6 +17,8 @@ func (t *Tree) Apply(tx *Tx, op *Op) (OpResult, error) {
 		r.Err = t.setACL(tx, op, &r)
 	case OpCheck:
 		r.Err = t.check(tx, op)
+	case OpSequence:
+		r.Err = t.raiseSequence(tx, op, &r)
 	default:
 		r.Err = fmt.Errorf("%w: unknown operation %d", ErrBadArguments, op.Kind)
 	}

@@ -141,28 +141,3 @@ func numbered(path string, n int64) string {
 	b.Write(digits)
 	return b.String()
 }
-
-// SetSequence raises the number that the next sequential child of the node at
-// path gets to n, as an import needs it; a smaller n does nothing. It is
-// [ErrNoNode] if there is no such node, [ErrBadArguments] if it is an ephemeral,
-// which has no children.
-func (t *Tree) SetSequence(path string, n uint64) error {
-	i := t.find(path)
-	if i == 0 {
-		return fmt.Errorf("set sequence of %s: %w", path, ErrNoNode)
-	}
-	if n > 1<<62 {
-		return fmt.Errorf("set sequence of %s: %w: %d is too large", path, ErrBadArguments, n)
-	}
-	if t.nodes.at(i).sequence() >= int64(n) {
-		return nil
-	}
-	if t.nodes.at(i).kind == Ephemeral {
-		return fmt.Errorf("set sequence of %s: %w: it is ephemeral", path, ErrBadArguments)
-	}
-	key := pathKey(path)
-	p := t.edit(i, key)
-	p.creates = int64(n)
-	t.done(i, p, key)
-	return nil
-}

@@ -20,7 +20,15 @@ const (
 	OpSet
 	OpSetACL
 	OpCheck
+	// OpSequence raises the number that the next sequential child of the node
+	// gets to Version, as an import needs it; see [Tree.SetSequence]. It asks for
+	// PermAdmin.
+	OpSequence
 )
+
+// MaxSequence is the largest number that OpSequence takes: the last one of ten
+// digits, with which names still sort as their numbers do.
+const MaxSequence int64 = 9_999_999_999
 
 // Op is one operation on the tree. Fields that a kind does not name are
 // ignored by it.
@@ -33,7 +41,8 @@ type Op struct {
 
 	// Version must be the node's (set, delete, check: Stat.Version; set ACL:
 	// Stat.Aversion) unless it is AnyVersion. With Version31 the low 31 bits
-	// are compared, as the ZooKeeper port shows them.
+	// are compared, as the ZooKeeper port shows them. Of OpSequence it is the
+	// number.
 	Version   int64
 	Version31 bool
 	// Czxid and Owner, for delete, set and check: the node must have been
@@ -58,7 +67,7 @@ type Op struct {
 type OpResult struct {
 	Kind OpKind
 	Path string // create: the final path; else the path asked for
-	Stat Stat   // after create, set and set ACL; zero else
+	Stat Stat   // after create, set, set ACL and sequence; zero else
 	Err  error
 }
 

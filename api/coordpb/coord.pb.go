@@ -536,6 +536,10 @@ const (
 	Op_KIND_SET         Op_Kind = 3
 	Op_KIND_SET_ACL     Op_Kind = 4
 	Op_KIND_CHECK       Op_Kind = 5
+	// KIND_SEQUENCE raises the number that the next sequential child of the
+	// node gets to version, for imports; a smaller one does nothing. It asks for
+	// ADMIN on the node.
+	Op_KIND_SEQUENCE Op_Kind = 6
 )
 
 // Enum value maps for Op_Kind.
@@ -547,6 +551,7 @@ var (
 		3: "KIND_SET",
 		4: "KIND_SET_ACL",
 		5: "KIND_CHECK",
+		6: "KIND_SEQUENCE",
 	}
 	Op_Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
@@ -555,6 +560,7 @@ var (
 		"KIND_SET":         3,
 		"KIND_SET_ACL":     4,
 		"KIND_CHECK":       5,
+		"KIND_SEQUENCE":    6,
 	}
 )
 
@@ -1183,9 +1189,10 @@ type Limits struct {
 	PathBytes        int64                  `protobuf:"varint,4,opt,name=path_bytes,json=pathBytes,proto3" json:"path_bytes,omitempty"`
 	// beats_per_message is how many heartbeats one message may carry; 0 = one, in
 	// the message's own fields.
-	BeatsPerMessage int64 `protobuf:"varint,5,opt,name=beats_per_message,json=beatsPerMessage,proto3" json:"beats_per_message,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	BeatsPerMessage   int64 `protobuf:"varint,5,opt,name=beats_per_message,json=beatsPerMessage,proto3" json:"beats_per_message,omitempty"`
+	OpsPerTransaction int64 `protobuf:"varint,6,opt,name=ops_per_transaction,json=opsPerTransaction,proto3" json:"ops_per_transaction,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -1249,6 +1256,13 @@ func (x *Limits) GetPathBytes() int64 {
 func (x *Limits) GetBeatsPerMessage() int64 {
 	if x != nil {
 		return x.BeatsPerMessage
+	}
+	return 0
+}
+
+func (x *Limits) GetOpsPerTransaction() int64 {
+	if x != nil {
+		return x.OpsPerTransaction
 	}
 	return 0
 }
@@ -1503,7 +1517,7 @@ type Op struct {
 	Kind       Op_Kind                `protobuf:"varint,1,opt,name=kind,proto3,enum=coord.v1.Op_Kind" json:"kind,omitempty"`
 	Path       string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Data       []byte                 `protobuf:"bytes,3,opt,name=data,proto3,oneof" json:"data,omitempty"`  // unset and empty differ
-	Version    int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // -1: any
+	Version    int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // -1: any; sequence: the number
 	Czxid      uint64                 `protobuf:"varint,5,opt,name=czxid,proto3" json:"czxid,omitempty"`     // delete, set, check: 0 = do not ask
 	Owner      uint64                 `protobuf:"varint,6,opt,name=owner,proto3" json:"owner,omitempty"`     // delete, set, check: 0 = do not ask
 	Node       NodeKind               `protobuf:"varint,7,opt,name=node,proto3,enum=coord.v1.NodeKind" json:"node,omitempty"`
@@ -3236,7 +3250,7 @@ const file_coord_proto_rawDesc = "" +
 	"\x05error\x18\t \x01(\v2\x0f.coord.v1.ErrorR\x05error\x12\x18\n" +
 	"\acurrent\x18\n" +
 	" \x01(\x04R\acurrent\x12(\n" +
-	"\x06limits\x18\v \x01(\v2\x10.coord.v1.LimitsR\x06limits\"\xc1\x01\n" +
+	"\x06limits\x18\v \x01(\v2\x10.coord.v1.LimitsR\x06limits\"\xf1\x01\n" +
 	"\x06Limits\x12\x1d\n" +
 	"\n" +
 	"node_bytes\x18\x01 \x01(\x03R\tnodeBytes\x12\x1f\n" +
@@ -3245,7 +3259,8 @@ const file_coord_proto_rawDesc = "" +
 	"\x12requests_in_flight\x18\x03 \x01(\x03R\x10requestsInFlight\x12\x1d\n" +
 	"\n" +
 	"path_bytes\x18\x04 \x01(\x03R\tpathBytes\x12*\n" +
-	"\x11beats_per_message\x18\x05 \x01(\x03R\x0fbeatsPerMessage\"0\n" +
+	"\x11beats_per_message\x18\x05 \x01(\x03R\x0fbeatsPerMessage\x12.\n" +
+	"\x13ops_per_transaction\x18\x06 \x01(\x03R\x11opsPerTransaction\"0\n" +
 	"\aGoodbye\x12%\n" +
 	"\x05error\x18\x01 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"\xf1\x01\n" +
 	"\aRequest\x12\x10\n" +
@@ -3261,7 +3276,7 @@ const file_coord_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.coord.v1.OpR\x03ops\x12\x14\n" +
 	"\x05multi\x18\x02 \x01(\bR\x05multi\"*\n" +
 	"\x04Skip\x12\"\n" +
-	"\x04code\x18\x01 \x01(\x0e2\x0e.coord.v1.CodeR\x04code\"\xb4\x03\n" +
+	"\x04code\x18\x01 \x01(\x0e2\x0e.coord.v1.CodeR\x04code\"\xc8\x03\n" +
 	"\x02Op\x12%\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.coord.v1.Op.KindR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x17\n" +
@@ -3276,7 +3291,7 @@ const file_coord_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\t \x01(\x03R\x05ttlMs\x12\x1f\n" +
 	"\x03acl\x18\n" +
 	" \x03(\v2\r.coord.v1.ACLR\x03acl\x12\x1b\n" +
-	"\tlinger_ms\x18\v \x01(\x03R\blingerMs\"n\n" +
+	"\tlinger_ms\x18\v \x01(\x03R\blingerMs\"\x81\x01\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_CREATE\x10\x01\x12\x0f\n" +
@@ -3284,7 +3299,8 @@ const file_coord_proto_rawDesc = "" +
 	"\bKIND_SET\x10\x03\x12\x10\n" +
 	"\fKIND_SET_ACL\x10\x04\x12\x0e\n" +
 	"\n" +
-	"KIND_CHECK\x10\x05B\a\n" +
+	"KIND_CHECK\x10\x05\x12\x11\n" +
+	"\rKIND_SEQUENCE\x10\x06B\a\n" +
 	"\x05_data\"C\n" +
 	"\x03ACL\x12\x14\n" +
 	"\x05perms\x18\x01 \x01(\rR\x05perms\x12\x16\n" +
