@@ -79,7 +79,6 @@ var kinds = []struct {
 	{errInterrupted, "Interrupted", exitInterrupted},
 	{errUnhealthy, "Unhealthy", exitUnhealthy},
 	{lock.ErrBusy, "Busy", exitNotAcquired},
-	{lock.ErrDeadlock, "Deadlock", exitNotAcquired},
 	{lock.ErrOtherKind, "OtherKind", exitPrecondition},
 	{lock.ErrLimitMismatch, "OtherLimit", exitPrecondition},
 	{client.ErrNoNode, "NoNode", exitNotFound},

@@ -45,7 +45,6 @@ type lockOptions struct {
 	exclusive      bool
 	slots          int
 	lockDelay      time.Duration
-	refuseDeadlock bool
 }
 
 func newLockCmd(e *env) *cobra.Command {
@@ -113,7 +112,6 @@ func (o *lockOptions) addCommonFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.onLost, "on-lost", o.onLost, "kill the command, warn, or exec:CMD")
 	f.DurationVar(&o.sessionTimeout, "session-timeout", o.sessionTimeout, "how long the lock outlives a holder that vanished")
 	f.DurationVar(&o.lockDelay, "lock-delay", 0, "keep the lock from others for this long after a lost holder")
-	f.BoolVar(&o.refuseDeadlock, "refuse-deadlock", false, "give up if sessions would wait for each other in a circle")
 	f.StringVar(&o.owner, "owner", "", "what others see as the holder (default: program@host:pid)")
 	f.StringToStringVar(&o.labels, "label", nil, "key=value that others see")
 }

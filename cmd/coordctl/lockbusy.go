@@ -26,8 +26,6 @@ func (o *lockOptions) notAcquired(ctx context.Context, e *env, c *client.Client,
 	switch {
 	case errors.As(err, &busy):
 		return o.conflict(e, busyText(busy), busy)
-	case errors.Is(err, lock.ErrDeadlock):
-		return o.conflict(e, err.Error(), err)
 	case o.wait > 0 && errors.Is(err, context.DeadlineExceeded):
 		text := fmt.Sprintf("lock %s: not acquired within %s", path, o.wait)
 		if busy := holderOf(ctx, c, path); busy != nil {

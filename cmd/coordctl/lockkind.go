@@ -37,9 +37,6 @@ func (o *lockOptions) recipe(kill time.Duration) []lock.Option {
 	if o.wait > 0 && !o.noWait {
 		opts = append(opts, lock.WaitLimit(o.wait))
 	}
-	if o.refuseDeadlock {
-		opts = append(opts, lock.RefuseDeadlock())
-	}
 	if o.owner != "" {
 		opts = append(opts, lock.Owner(o.owner))
 	}

@@ -15,8 +15,13 @@ import (
 
 func newLocksShowCmd(e *env) *cobra.Command {
 	return &cobra.Command{
-		Use:               "show PATH",
-		Short:             "Show the holders of one lock, and the waiting line",
+		Use:   "show PATH",
+		Short: "Show the holders of one lock, and the waiting line",
+		Long: `Show who holds the lock at PATH, of whatever kind it is, and who waits for it, in
+the order of the line.
+
+The session says who it is, and is never given twice. The token says which
+acquisition is newer: that of a later holder is larger. Give a resource the token.`,
 		Example:           "  coordctl locks show /locks/nightly-report",
 		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,

@@ -95,10 +95,11 @@ func (o *queueTakeOptions) nothing(e *env, path string, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || o.wait == 0 && !o.noWait {
 		return err
 	}
+	text := fmt.Sprintf("queue %s: no item within %s", path, o.wait)
 	if o.noWait {
-		return &codedError{exitNotAcquired, fmt.Errorf("queue %s: no item is free: %w", path, err)}
+		text = fmt.Sprintf("queue %s: no item is free", path)
 	}
-	return &codedError{exitNotAcquired, fmt.Errorf("queue %s: no item within %s: %w", path, o.wait, err)}
+	return &conflictError{text, exitNotAcquired, context.DeadlineExceeded}
 }
 
 // giveOut prints an item and takes it out.
