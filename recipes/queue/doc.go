@@ -57,15 +57,16 @@
 //
 // Below the queue's path:
 //
-//	items/<priority>-<id>-<number>        an item; its data is what was put
-//	items/<priority>-<id>-<number>/claim  ephemeral: who works on it (JSON owner, since)
-//	items/waits/<item>                    an item that was returned with a delay, until it ends
-//	takers/_c_<uuid>-take-<number>        ephemeral: who waits for an item
-//	keys/<id>                             a key that is remembered
-//	dead/<item>                           an item that was given out too often
+//	items/<priority>-<id>-<number>  an item; its data is what was put, its cversion
+//	                                twice the number of its deliveries
+//	items/claims/<item>             ephemeral: who works on it (JSON owner, since); or
+//	                                with a time limit: it was returned with a delay
+//	takers/_c_<uuid>-take-<number>  ephemeral: who waits for an item
+//	keys/<id>                       a key that is remembered
+//	dead/<item>                     an item that was given out too often
 //
 // The priority is in eight hexadecimal digits, 80000000 for 0, so that names sort
 // in the order of the queue. Deleting an item by hand takes it out; if it has a
 // key, delete that too. An item in dead is put again by putting its data and
-// deleting it there. Children of items that are named otherwise are left alone.
+// deleting it there. What is named otherwise is left alone.
 package queue

@@ -113,7 +113,7 @@ var errClaimLost = errors.New("queue: no claim")
 // which of them it was about.
 func (c *claim) write(ops ...client.Op) (at int, again bool, err error) {
 	_, err = c.q.c.WriteSettled(context.Background(), ops...)
-	if !errors.Is(err, client.ErrNoNode) && !errors.Is(err, client.ErrBadVersion) && !errors.Is(err, client.ErrNodeExists) {
+	if !refused(err) {
 		return 0, false, err
 	}
 	var e *client.Error
@@ -153,22 +153,13 @@ func (c *claim) finish(state string, more func() []client.Op) error {
 	return q.noFolder()
 }
 
-// giveBack deletes the claim, and holds the item back for a time if there is a
-// delay.
+// giveBack deletes the claim. With a delay, a znode with a time limit takes its
+// place.
 func (c *claim) giveBack(delay time.Duration) error {
-	waits := c.q.at(itemsFolder) + "/" + waitsFolder
 	ops := []client.Op{c.removal()}
 	if delay > 0 {
-		ops = append(ops, client.OpCreate(waits+"/"+c.item.name.text, nil, client.WithTTL(ttl(delay))))
+		ops = append(ops, client.OpCreate(c.node(), []byte("held back"), client.WithTTL(ttl(delay))))
 	}
-	for range maxParents {
-		_, again, err := c.write(ops...)
-		if err == nil || !again || errors.Is(err, client.ErrNodeExists) {
-			return err
-		}
-		if err := settle.Folders(context.Background(), c.q.c, waits); err != nil {
-			return err
-		}
-	}
-	return c.q.noFolder()
+	_, _, err := c.write(ops...)
+	return err
 }

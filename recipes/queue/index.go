@@ -33,12 +33,11 @@ type index struct {
 type indexed struct {
 	name    itemName
 	czxid   client.Zxid // 0: there is no such item
-	claimed bool
-	waits   bool
-	queued  bool // it is in free
+	claimed bool        // by a taker, or held back
+	queued  bool        // it is in free
 }
 
-func (e *indexed) takeable() bool { return e.czxid != 0 && !e.claimed && !e.waits }
+func (e *indexed) takeable() bool { return e.czxid != 0 && !e.claimed }
 
 func newIndex(c *client.Client, root string) *index {
 	x := &index{c: c, root: root, turn: make(chan struct{}, 1), known: map[string]*indexed{}, wake: make(chan struct{}, 1)}
@@ -63,10 +62,8 @@ func (x *index) change(ch cache.Change) {
 				e.czxid = ch.Node.Stat.Czxid
 			}
 		})
-	case second == claimName:
-		x.update(first, func(e *indexed) { e.claimed = there })
-	case first == waitsFolder:
-		x.update(second, func(e *indexed) { e.waits = there })
+	case first == claimsFolder:
+		x.update(second, func(e *indexed) { e.claimed = there })
 	}
 }
 
@@ -92,7 +89,7 @@ func (x *index) update(text string, f func(*indexed)) {
 		case x.wake <- struct{}{}:
 		default:
 		}
-	case e.czxid == 0 && !e.claimed && !e.waits:
+	case e.czxid == 0 && !e.claimed:
 		delete(x.known, text)
 	}
 }
@@ -137,23 +134,20 @@ func (x *index) follow(outer context.Context, f func(context.Context) error) err
 	return err
 }
 
-// catchUp waits until the index has every item that was there when it was called,
-// and what came with transaction z, if that was one of the queue's.
-func (x *index) catchUp(ctx context.Context, z client.Zxid) error {
-	st, ok, err := x.c.Exists(ctx, x.root, client.Mode(client.Linearizable))
-	if err != nil {
-		return err
+// catchUp waits until the index shows all that was there when it was called: each
+// item, claim and return that anybody can know of. The pzxid of a folder says when
+// the last child came or went.
+func (x *index) catchUp(ctx context.Context) error {
+	var newest client.Zxid
+	mode := client.Linearizable // and what is read then is not older
+	for _, folder := range []string{x.root, x.root + "/" + claimsFolder} {
+		st, _, err := x.c.Exists(ctx, folder, client.Mode(mode))
+		if err != nil {
+			return err
+		}
+		newest, mode = max(newest, st.Pzxid), client.ReadSession
 	}
-	if !ok {
-		return x.items.WaitSynced(ctx)
-	}
-	if err := x.items.WaitZxid(ctx, max(st.Czxid, st.Pzxid)); err != nil || z == 0 {
-		return err
-	}
-	short, cancel := context.WithTimeout(ctx, lagGrace)
-	defer cancel()
-	_ = x.items.WaitZxid(short, z) // it saves a claim in vain, no more
-	return ctx.Err()
+	return x.items.WaitZxid(ctx, newest)
 }
 
 // freeHeap is a heap of entries in the order in which they come out.

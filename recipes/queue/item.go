@@ -52,8 +52,7 @@ func (c *claim) open(ctx context.Context) (*Item, error) {
 	name := c.item.name
 	it := &Item{
 		ID: name.id, Key: name.key(), Data: n.Data, Priority: name.priority, Token: fence.Token(c.stat.Czxid),
-		// Nothing but claims comes and goes below an item: so many came.
-		Deliveries: int((n.Stat.Cversion + int64(n.Stat.NumChildren)) / 2),
+		Deliveries: int((n.Stat.Cversion + int64(n.Stat.NumChildren)) / 2), // so many children were made
 		claim:      c, session: c.q.c.Session(), finished: make(chan struct{}),
 	}
 	base := fence.NewContext(context.Background(), fence.Grant{Lock: c.itemNode(), Token: it.Token})

@@ -59,37 +59,33 @@ func (p *place) leave(ctx context.Context) {
 	}
 }
 
-// first returns when the place is the first in the line, with the transaction in
-// which the last one before it left, if that is known: often it took an item.
-func (p *place) first(ctx context.Context) (client.Zxid, error) {
-	var left client.Zxid
+// first returns when the place is the first in the line.
+func (p *place) first(ctx context.Context) error {
 	for {
 		at, err := p.q.c.Predecessor(ctx, p.node, client.Mode(client.ReadSession))
 		if errors.Is(err, client.ErrNoNode) || err == nil && at.Stat.Czxid != p.stat.Czxid {
-			return 0, errAgain
+			return errAgain
 		}
 		if err != nil || at.Before == "" {
-			return left, err
+			return err
 		}
-		if left, err = p.untilGone(ctx, at.Before); err != nil {
-			return 0, err
+		if err := p.untilGone(ctx, at.Before); err != nil {
+			return err
 		}
 	}
 }
 
 // untilGone returns when the node is not there or its changes may have been missed.
-func (p *place) untilGone(ctx context.Context, node string) (client.Zxid, error) {
+func (p *place) untilGone(ctx context.Context, node string) error {
 	for ev, err := range p.q.c.Watch(ctx, node, client.Initial(client.ReadSession)) {
 		if err != nil {
-			return 0, err
+			return err
 		}
 		switch ev.Type {
-		case client.EventDeleted:
-			return ev.Zxid, nil
-		case client.EventAbsent, client.EventResync:
-			return 0, nil
+		case client.EventAbsent, client.EventDeleted, client.EventResync:
+			return nil
 		default: // it is still there
 		}
 	}
-	return 0, ctx.Err()
+	return ctx.Err()
 }

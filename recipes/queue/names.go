@@ -15,12 +15,12 @@ import (
 
 // Names below the queue's path.
 const (
-	itemsFolder  = "items"  // the items, in it each with its claim
-	waitsFolder  = "waits"  // in items: what keeps returned items back for a time
-	keysFolder   = "keys"   // the keys that are remembered
-	deadFolder   = "dead"   // items that were given out too often
-	takersFolder = "takers" // the line of those who wait for an item
-	claimName    = "claim"
+	itemsFolder  = "items"     // the items
+	claimsFolder = "claims"    // in items: who works on which, and which are held back for a time
+	keysFolder   = "keys"      // the keys that are remembered
+	deadFolder   = "dead"      // items that were given out too often
+	takersFolder = "takers"    // the line of those who wait for an item
+	deliveryName = "delivery-" // below an item: made and deleted again to count
 )
 
 const (

@@ -100,17 +100,44 @@ func (q *Queue) noFolder() error {
 // Len is how many items are in the queue, those that somebody works on and those
 // that are held back for a time included.
 func (q *Queue) Len(ctx context.Context) (int, error) {
-	st, _, err := q.c.Exists(ctx, q.at(itemsFolder), client.Mode(client.Linearizable))
-	if err != nil || st.NumChildren == 0 {
-		return 0, err
+	items := q.at(itemsFolder)
+	for range lenTries {
+		st, _, err := q.c.Exists(ctx, items, client.Mode(client.Linearizable))
+		if err != nil || st.NumChildren == 0 {
+			return 0, err
+		}
+		_, claims, err := q.c.Exists(ctx, items+"/"+claimsFolder, client.Mode(client.ReadSession))
+		if err != nil {
+			return 0, err
+		}
+		again, _, err := q.c.Exists(ctx, items, client.Mode(client.ReadSession))
+		if err != nil {
+			return 0, err
+		}
+		if st.Czxid != again.Czxid || st.Pzxid != again.Pzxid {
+			continue // the folder of claims may have come or gone in between
+		}
+		if claims {
+			return int(st.NumChildren) - 1, nil
+		}
+		return int(st.NumChildren), nil
 	}
-	_, waits, err := q.c.Exists(ctx, q.at(itemsFolder)+"/"+waitsFolder)
-	n := int(st.NumChildren)
-	if waits {
-		n--
+	names, err := q.c.Children(ctx, items)
+	if errors.Is(err, client.ErrNoNode) {
+		return 0, nil
 	}
-	return max(n, 0), err
+	n := 0
+	for _, name := range names {
+		if name != claimsFolder {
+			n++
+		}
+	}
+	return n, err
 }
+
+// lenTries is how often Len looks at a queue that changes, before it reads all
+// names.
+const lenTries = 3
 
 // ttl is a duration as the cluster takes it: whole milliseconds, at least one.
 func ttl(d time.Duration) time.Duration {

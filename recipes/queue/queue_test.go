@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/coordtest"
 	"github.com/coordd/coord/fence"
 )
 
@@ -61,12 +62,27 @@ func taking(ctx context.Context, q *Queue) <-chan taken {
 	return out
 }
 
+// lister is a cluster whose znodes can be listed.
+type lister interface{ Paths(prefix string) []string }
+
+// real runs f in fake time with a real server.
+func real(t *testing.T, f func(t *testing.T, c *coordtest.Cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, coordtest.Start(t)) })
+}
+
+// remove deletes a znode as an administrator would.
+func remove(t *testing.T, c *coordtest.Cluster, path string) {
+	t.Helper()
+	must(t, c.Dial(client.WithoutSession()).Delete(t.Context(), path, client.AnyVersion))
+}
+
 // left are the nodes of a queue that should not stay: everything but folders and
 // remembered keys.
-func left(c *fakecoord.Cluster, q string) (out []string) {
+func left(c lister, q string) (out []string) {
 	for _, p := range c.Paths(q + "/") {
 		switch rest := strings.TrimPrefix(p, q+"/"); {
-		case !strings.Contains(rest, "/"), rest == "items/waits", strings.HasPrefix(rest, "keys/"):
+		case !strings.Contains(rest, "/"), rest == "items/claims", strings.HasPrefix(rest, "keys/"):
 		default:
 			out = append(out, rest)
 		}
@@ -74,7 +90,7 @@ func left(c *fakecoord.Cluster, q string) (out []string) {
 	return out
 }
 
-func wantEmpty(t *testing.T, c *fakecoord.Cluster, q string) {
+func wantEmpty(t *testing.T, c lister, q string) {
 	t.Helper()
 	synctest.Wait()
 	if rest := left(c, q); len(rest) != 0 {
@@ -83,8 +99,8 @@ func wantEmpty(t *testing.T, c *fakecoord.Cluster, q string) {
 }
 
 func TestItemsComeOutByPriorityThenAge(t *testing.T) {
-	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		q := New(connect(t, c), "/queues/q")
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		q := New(c.Dial(), "/queues/q")
 		put(t, q, "c", Priority(5))
 		put(t, q, "a", Priority(-3))
 		for i := range 12 { // more than a digit
@@ -157,8 +173,8 @@ func TestOtherNamesAreNoItems(t *testing.T) {
 }
 
 func TestPriorityAndKeyAreChecked(t *testing.T) {
-	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		q := New(connect(t, c), "/q")
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		q := New(c.Dial(), "/q")
 		for _, p := range []int{1 << 31, -1<<31 - 1} {
 			if _, err := q.Put(t.Context(), nil, Priority(p)); !errors.Is(err, client.ErrBadArguments) {
 				t.Fatal(err)
@@ -183,8 +199,8 @@ func TestPriorityAndKeyAreChecked(t *testing.T) {
 // TestSameKeyIsPutOnce while the item waits, while it is worked on, and for the
 // retention after it is done.
 func TestSameKeyIsPutOnce(t *testing.T) {
-	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		a, b := New(connect(t, c), "/q", Retention(time.Minute)), New(connect(t, c), "/q", Retention(time.Minute))
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		a, b := New(c.Dial(), "/q", Retention(time.Minute)), New(c.Dial(), "/q", Retention(time.Minute))
 		id := put(t, a, "first", Key("order-41"))
 		again := func(q *Queue, want int) {
 			t.Helper()
@@ -204,11 +220,11 @@ func TestSameKeyIsPutOnce(t *testing.T) {
 		again(a, 0)
 		time.Sleep(50 * time.Second)
 		again(b, 0)
-		n, err := connect(t, c).Get(t.Context(), "/q/keys/key=order-41")
+		n, err := c.Dial().Get(t.Context(), "/q/keys/key=order-41")
 		if err != nil || n.Stat.Kind != client.TTL || n.Stat.TTL != time.Minute {
 			t.Fatalf("%+v %v", n.Stat, err)
 		}
-		c.Delete("/q/keys/key=order-41") // as the cluster does when its time is over
+		time.Sleep(15 * time.Second)
 		put(t, a, "third", Key("order-41"))
 		wantData(t, take(t, a), "third")
 	})
@@ -216,13 +232,13 @@ func TestSameKeyIsPutOnce(t *testing.T) {
 
 // TestItemOfADeadTakerComesBack at its old place, and counts the delivery.
 func TestItemOfADeadTakerComesBack(t *testing.T) {
-	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		q := New(connect(t, c), "/q")
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		q := New(c.Dial(), "/q")
 		put(t, q, "1")
 		put(t, q, "2")
 		last := fence.Token(0)
 		for n := 1; n <= 4; n++ {
-			cl := connect(t, c)
+			cl := c.Dial()
 			it := take(t, New(cl, "/q"))
 			wantData(t, it, "1")
 			if it.Deliveries != n || it.Token <= last {
@@ -232,7 +248,7 @@ func TestItemOfADeadTakerComesBack(t *testing.T) {
 			other := take(t, q)
 			wantData(t, other, "2")
 			must(t, other.Return(t.Context(), 0))
-			c.Expire(uint64(cl.Session().ID()))
+			c.Expire(cl.Session())
 			<-it.Context().Done()
 			if cause := context.Cause(it.Context()); !errors.Is(cause, ErrLost) || !errors.Is(cause, client.ErrSessionExpired) {
 				t.Fatal(cause)
@@ -243,11 +259,11 @@ func TestItemOfADeadTakerComesBack(t *testing.T) {
 
 // TestDoneAfterLossChangesNothing: another works on the item, or has done it.
 func TestDoneAfterLossChangesNothing(t *testing.T) {
-	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		q := New(connect(t, c), "/q")
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		q := New(c.Dial(), "/q")
 		put(t, q, "1", Key("k"))
-		old := take(t, New(connect(t, c), "/q"))
-		c.Delete("/q/items/" + old.claim.item.name.text + "/claim")
+		old := take(t, New(c.Dial(), "/q"))
+		remove(t, c, old.claim.node())
 		next := take(t, q)
 		for range 2 {
 			err := old.Done(t.Context())
@@ -274,7 +290,7 @@ func TestDoneThatFindsTheClaimGone(t *testing.T) {
 		q := New(cl, "/q")
 		put(t, q, "1")
 		it := take(t, q)
-		node := "/q/items/" + it.claim.item.name.text + "/claim"
+		node := it.claim.node()
 		done := make(chan error, 1)
 		c.Server("n1").Mute() // it does not hear
 		c.Delete(node)
@@ -289,8 +305,8 @@ func TestDoneThatFindsTheClaimGone(t *testing.T) {
 }
 
 func TestReturnAndDelay(t *testing.T) {
-	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		q := New(connect(t, c), "/q")
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		q := New(c.Dial(), "/q")
 		ctx := t.Context()
 		put(t, q, "1")
 		put(t, q, "2")
@@ -316,23 +332,17 @@ func TestReturnAndDelay(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := taking(ctx, q)
-		time.Sleep(time.Minute)
+		time.Sleep(85 * time.Second)
 		if len(out) != 0 {
 			t.Fatal("it came out before its time")
 		}
-		wait := c.Paths("/q/items/waits/")
-		if len(wait) != 1 {
-			t.Fatal(wait)
+		held := c.Paths("/q/items/claims/")
+		if len(held) != 1 {
+			t.Fatal(held)
 		}
-		n, err := q.c.Get(ctx, wait[0])
+		n, err := q.c.Get(ctx, held[0])
 		if err != nil || n.Stat.Kind != client.TTL || n.Stat.TTL != 90*time.Second {
 			t.Fatalf("%+v %v", n.Stat, err)
-		}
-		if len(c.Paths(wait[0])) == 1 {
-			time.Sleep(time.Minute)
-			if len(c.Paths(wait[0])) == 1 {
-				c.Delete(wait[0]) // as the cluster does
-			}
 		}
 		third := <-out
 		must(t, third.err)
@@ -345,8 +355,8 @@ func TestReturnAndDelay(t *testing.T) {
 
 // TestReturnWorksWithADoneContext and so does giving up a Take.
 func TestReturnWorksWithADoneContext(t *testing.T) {
-	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		q := New(connect(t, c), "/q")
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		q := New(c.Dial(), "/q")
 		put(t, q, "1")
 		done, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -357,8 +367,8 @@ func TestReturnWorksWithADoneContext(t *testing.T) {
 }
 
 func TestPoisonItemsAreSetAside(t *testing.T) {
-	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		q := New(connect(t, c), "/q", MaxDeliveries(3))
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		q := New(c.Dial(), "/q", MaxDeliveries(3))
 		put(t, q, "poison", Key("p"))
 		put(t, q, "good")
 		for n := 1; n <= 3; n++ {
@@ -420,13 +430,13 @@ func TestLostRepliesPutAndTakeOnce(t *testing.T) {
 // TestForeignNodesAreLeftAlone: children that are no items, without data too, and
 // a claim of somebody else.
 func TestForeignNodesAreLeftAlone(t *testing.T) {
-	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		cl := connect(t, c)
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		cl := c.Dial()
 		q := New(cl, "/q")
 		ctx := t.Context()
 		for _, p := range []string{
 			"/q", "/q/items", "/q/items/readme", "/q/items/lock-0000000001", "/q/items/80000000-x-0000000000",
-			"/q/items/80000000-x-0000000000/claim", "/q/items/80000000-y-0000000001", "/q/takers", "/q/takers/readme",
+			"/q/items/claims", "/q/items/claims/80000000-x-0000000000", "/q/items/claims/readme", "/q/items/80000000-y-0000000001", "/q/takers", "/q/takers/readme",
 		} {
 			_, err := cl.Create(ctx, p, nil)
 			must(t, err)
@@ -448,5 +458,25 @@ func TestForeignNodesAreLeftAlone(t *testing.T) {
 		again := take(t, q)
 		wantData(t, again, "mine")
 		must(t, again.Done(ctx))
+	})
+}
+
+// FuzzItemName: what is no item's name is refused, and what is taken for one is
+// written the same way again.
+func FuzzItemName(f *testing.F) {
+	for _, seed := range []string{"80000000-a-0000000001", "7fffffff-key=%2F-10000000000", "readme", "80000000--0000000001"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		it, ok := parseItem(name)
+		if !ok {
+			return
+		}
+		head := itemPrefix(it.priority, it.id)
+		digits, found := strings.CutPrefix(name, head)
+		if !found || strings.Trim(digits, "0123456789") != "" || it.compare(it) != 0 {
+			t.Fatalf("%q is read as %+v", name, it)
+		}
+		_ = it.key()
 	})
 }

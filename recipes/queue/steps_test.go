@@ -94,6 +94,6 @@ func TestReturnAtEveryStep(t *testing.T) {
 			delete(puts, p.Root) // the next fault has the same roots, in a cluster of its own
 			return errors.Join(err, drain(ctx, p))
 		},
-		Left: func(n client.Node) bool { return strings.Contains(n.Path, "/waits/") },
+		Left: func(n client.Node) bool { return n.Stat.Kind == client.TTL },
 	})
 }

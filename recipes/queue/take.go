@@ -11,9 +11,6 @@ import (
 	"github.com/coordd/coord/recipes/internal/settle"
 )
 
-// lagGrace is how long is waited for what makes a claim in vain less likely.
-const lagGrace = 20 * time.Millisecond
-
 // Take waits for an item and claims it. Takers get items in the order in which
 // they came, of what is free at that time the first by priority and then by age.
 // The claim lasts until Done or Return, and as long as the session: then the item
@@ -51,13 +48,12 @@ func (q *Queue) takeOne(ctx context.Context) (*Item, error) {
 		return nil, err
 	}
 	defer p.leave(ctx)
-	left, err := p.first(ctx)
-	if err != nil {
+	if err := p.first(ctx); err != nil {
 		return nil, err
 	}
 	var c *claim
 	err = q.index.follow(ctx, func(ctx context.Context) error {
-		c, err = p.claim(ctx, left)
+		c, err = p.claim(ctx)
 		return err
 	})
 	if err != nil {
@@ -67,7 +63,7 @@ func (q *Queue) takeOne(ctx context.Context) (*Item, error) {
 	return c.open(ctx)
 }
 
-// claim is the claim of one item: an ephemeral child of the item's znode.
+// claim is the claim of one item: an ephemeral znode with the item's name.
 type claim struct {
 	q    *Queue
 	item indexed
@@ -75,7 +71,8 @@ type claim struct {
 }
 
 func (c *claim) itemNode() string { return c.q.at(itemsFolder) + "/" + c.item.name.text }
-func (c *claim) node() string     { return c.itemNode() + "/" + claimName }
+func (c *claim) folder() string   { return c.q.at(itemsFolder) + "/" + claimsFolder }
+func (c *claim) node() string     { return c.folder() + "/" + c.item.name.text }
 
 // removal deletes this very claim; it fails if it is lost.
 func (c *claim) removal() client.Op {
@@ -90,9 +87,9 @@ func (c *claim) abandon() {
 }
 
 // claim claims the first item that is free, and waits for one if there is none.
-func (p *place) claim(ctx context.Context, left client.Zxid) (*claim, error) {
+func (p *place) claim(ctx context.Context) (*claim, error) {
 	x := p.q.index
-	if err := x.catchUp(ctx, left); err != nil {
+	if err := x.catchUp(ctx); err != nil {
 		return nil, err
 	}
 	for {
@@ -113,52 +110,66 @@ func (p *place) claim(ctx context.Context, left client.Zxid) (*claim, error) {
 		if ok {
 			return c, nil
 		}
+		if err := rest(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// rest waits for a moment after a claim in vain, so that one that is in vain again
+// and again, for a reason that is not foreseen, costs little.
+func rest(ctx context.Context) error {
+	t := time.NewTimer(5 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
 // try claims one item and leaves the line in the same transaction. It returns
 // false if that was not possible because things are not as they were known.
+//
+// The transaction also makes a child of the item and deletes it again: that leaves
+// nothing but its trace in the item's cversion, and so counts the delivery.
 func (p *place) try(ctx context.Context, c *claim) (bool, error) {
-	var ops []client.Op
+	delivery := c.itemNode() + "/" + deliveryName + newID()
+	ops := []client.Op{
+		client.OpCreate(c.node(), card(p.q.c), client.WithEphemeral()),
+		client.OpCheckNode(c.itemNode(), c.item.czxid, 0),
+		client.OpCreate(delivery, nil), client.OpDelete(delivery, client.AnyVersion),
+	}
+	line := len(ops)
 	if !p.gone {
 		ops = append(ops, p.removal())
 	}
-	at := len(ops)
-	ops = append(ops, client.OpCheckNode(c.itemNode(), c.item.czxid, 0),
-		client.OpCreate(c.node(), card(p.q.c), client.WithEphemeral()))
 	results, err := settle.Write(ctx, p.q.c, func(done []client.OpResult) {
-		c.stat = done[len(done)-1].Stat
+		c.stat = done[0].Stat
 		c.abandon()
 	}, ops...)
 	if err == nil {
-		p.gone, c.stat = true, results[len(results)-1].Stat
+		p.gone, c.stat = true, results[0].Stat
 		return true, nil
 	}
 	var e *client.Error
 	switch {
-	case !errors.Is(err, client.ErrNoNode) && !errors.Is(err, client.ErrBadVersion) && !errors.Is(err, client.ErrNodeExists):
+	case !refused(err) || !errors.As(err, &e):
 		return false, err
-	case errors.As(err, &e) && e.Index < at:
+	case e.Index == line:
 		p.gone = true // somebody has deleted it; the claim does not depend on it
 		return false, nil
+	case e.Index == 0 && errors.Is(err, client.ErrNoNode):
+		return false, settle.Folders(ctx, c.q.c, c.folder())
 	}
-	return false, c.wait(ctx)
+	return false, p.q.index.catchUp(ctx)
 }
 
-// wait lets the index come to know why a claim was not possible.
-func (c *claim) wait(ctx context.Context) error {
-	x := c.q.index
-	st, taken, err := c.q.c.Exists(ctx, c.node(), client.Mode(client.ReadSession))
-	switch {
-	case err != nil:
-		return err
-	case taken:
-		return x.items.WaitZxid(ctx, st.Czxid)
-	}
-	short, cancel := context.WithTimeout(ctx, lagGrace)
-	defer cancel()
-	_ = x.items.WaitZxid(short, c.q.c.LastZxid())
-	return ctx.Err()
+// refused says that a transaction was not done because something in the tree was
+// not as it should be.
+func refused(err error) bool {
+	return errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion) || errors.Is(err, client.ErrNodeExists)
 }
 
 // card is the data of claims and places: who it is.
