@@ -209,7 +209,11 @@ func (l *Leadership) remove(stat client.Stat) {
 
 // deposed says why we do not lead, after the cluster has said that we do not.
 func (l *Leadership) deposed(ctx context.Context) error {
-	if err := l.Verify(ctx); err != nil {
+	err := l.Verify(ctx) // it takes note of a loss
+	if !l.Held() {
+		return renewal.Cause(l.Handle)
+	}
+	if err != nil {
 		return err
 	}
 	// Verify has found the queue entry, and the transaction has not: only a

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/recipes/lock"
 )
 
 // at connects a client to a certain server.
@@ -162,6 +164,36 @@ func TestLeadersZnodeIsPutBack(t *testing.T) {
 			t.Fatalf("observed %+v", last)
 		}
 		resign(t, l)
+		wantLeaders(t, seen, "-")
+	})
+}
+
+// TestFormerLeaderIsReplacedWithoutAGap: it does not know yet that it leads no
+// more, so its name still stands there when the next one comes.
+func TestFormerLeaderIsReplacedWithoutAGap(t *testing.T) {
+	fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
+		seen := observe(t, New(at(t, c, "n2"), "/e"))
+		wantLeaders(t, seen, "-")
+		old := campaign(t, New(at(t, c, "n1"), "/e"), "old")
+		wantLeaders(t, seen, "old")
+		e := New(at(t, c, "n2"), "/e")
+		c.Server("n1").Mute()
+		c.Delete(old.Node())
+		if _, err := e.Leader(t.Context()); !errors.Is(err, ErrNoLeader) {
+			t.Fatalf("one whose queue entry was deleted leads: %v", err)
+		}
+		fresh := campaign(t, e, "fresh")
+		wantLeaders(t, seen, "fresh")
+		// What it says about itself now comes too late.
+		late := make(chan error, 1)
+		go func() { late <- old.publish(t.Context(), []byte("late")) }()
+		time.Sleep(time.Second)
+		c.Server("n1").Unmute()
+		if err := <-late; !errors.Is(err, lock.ErrLost) {
+			t.Fatal(err)
+		}
+		wantLeaders(t, seen)
+		resign(t, fresh)
 		wantLeaders(t, seen, "-")
 	})
 }

@@ -268,6 +268,37 @@ func TestLargeGroupIsReadInParts(t *testing.T) {
 	})
 }
 
+// TestEventsOlderThanWhatWasReadChangeNothing: the list never goes back, also when
+// its parts were read at different times.
+func TestEventsOlderThanWhatWasReadChangeNothing(t *testing.T) {
+	g := New(nil, "/g")
+	v := &view{g: g, members: map[string]Member{}, read: []page{{"c", 100}, {"g", 200}}, end: 300}
+	for id, want := range map[string]client.Zxid{"a": 100, "c": 100, "d": 200, "g": 200, "h": 300} {
+		if got := v.known(id); got != want {
+			t.Errorf("%s is known up to %d, want %d", id, got, want)
+		}
+		for _, z := range []client.Zxid{want - 1, want, want + 1} {
+			changed, err := v.apply(t.Context(), client.Event{
+				Type: client.EventCreated, Path: g.node(id), Zxid: z, Stat: client.Stat{Czxid: z, EphemeralOwner: 1},
+			})
+			if err != nil || changed != (z > want) {
+				t.Errorf("%s: an event of %d was taken: %v %v", id, z, changed, err)
+			}
+		}
+	}
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c)
+		m := join(t, New(cl, "/g"), "a", "1")
+		if err := m.SetData(t.Context(), []byte("2")); err != nil {
+			t.Fatal(err)
+		}
+		v, err := New(cl, "/g").load(t.Context(), 0)
+		if err != nil || v.known("a") != cl.LastZxid() || v.known("z") != cl.LastZxid() {
+			t.Fatalf("%+v %v", v, err)
+		}
+	})
+}
+
 // TestRandomGroupsAreSeenAsTheyWere: members come, publish, leave, die and are
 // deleted at random, over connections that break. Each list of each watcher is
 // one that there was, in that order, and all end with the same.

@@ -134,6 +134,7 @@ func TestFailedPeriodIsNotDone(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Both know nothing of it: the cluster refuses the marker.
+		do(t, j, "o", nothing) // now the folder is there
 		_, err = j.Do(t.Context(), "p", func(ctx context.Context, turn Turn) error {
 			c.Server("n1").Mute()
 			c.Delete(turn.Handle.Node())

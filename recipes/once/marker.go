@@ -89,7 +89,7 @@ func (j *Job) complete(t Turn, by string, started time.Time) (Done, error) {
 			return doneOf(t.Period, data, results[1].Stat), nil
 		case errors.As(err, &e) && e.Index == 1 && errors.Is(err, client.ErrNoNode):
 			if err := settle.Folders(ctx, c, j.folder()); err != nil {
-				return Done{}, err
+				return Done{}, j.incomplete(t, err)
 			}
 		case errors.Is(err, client.ErrNodeExists): // made by hand under way
 			d, ok, err := j.read(ctx, c, t.Period)
