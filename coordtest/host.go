@@ -21,7 +21,7 @@ type host struct {
 	moving chan struct{} // closed when no stall is left; nil: there is none
 	dead   bool
 	ended  chan struct{} // closed when nothing of the killed server runs; nil: not killed
-	heal   func()        // lets the dead server's host onto the network again
+	raise  func()        // lets the dead server's host onto the network again
 	wrong  error         // why the server has cut itself off, without a stall
 }
 

@@ -110,8 +110,7 @@ func (c *Cluster) kill(h *host) {
 	if h.dead {
 		return
 	}
-	h.dead, h.heal = true, c.net.CutOff(h.name)
-	c.net.Reset(h.name)
+	h.dead, h.raise = true, c.net.Down(h.name)
 	// What is left of it needs some time to end, and nobody can see it do so.
 	ended := make(chan struct{})
 	h.ended = ended
@@ -144,7 +143,7 @@ func (c *Cluster) Launch(server int) {
 	h.awaitEnd()
 	h.mu.Lock()
 	h.dead, h.ended = false, nil
-	h.heal()
+	h.raise()
 	h.mu.Unlock()
 	if err := c.local.StartServer(server); err != nil {
 		c.t.Fatalf("coordtest: start server %d: %v", server, err)

@@ -27,6 +27,15 @@ func (n *Network) Freeze(host string) (thaw func()) {
 	return n.disturb(func(by int) { n.frozen[host] += by })
 }
 
+// Down makes a host look as if the process on it had ended, whatever still runs
+// there: its connections are reset, and new ones refused, in both directions,
+// until up.
+func (n *Network) Down(host string) (up func()) {
+	up = n.disturb(func(by int) { n.down[host] += by })
+	n.Reset(host)
+	return up
+}
+
 // disturb changes a count up now and down once when undo is called.
 func (n *Network) disturb(change func(by int)) (undo func()) {
 	do := func(by int) {

@@ -248,3 +248,30 @@ func TestDelayOfAllLinksIsOverriddenByThatOfOne(t *testing.T) {
 		}
 	})
 }
+
+func TestDownHostIsResetAndRefusedBothWays(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, n *Network) {
+		here, _ := connected(t, n)
+		l, err := n.Listen("b:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		up := n.Down("b")
+		if _, err := here.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("read: %v", err)
+		}
+		if _, err := n.Dial(t.Context(), "a", "b:1"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("dial to it: %v", err)
+		}
+		if _, err := n.Dial(t.Context(), "b", "b:1"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("dial from it: %v", err)
+		}
+		up()
+		c, err := n.Dial(t.Context(), "a", "b:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	})
+}

@@ -28,6 +28,7 @@ type Network struct {
 	cuts      map[link]int
 	cutOff    map[string]int
 	frozen    map[string]int
+	down      map[string]int
 	delays    map[link]time.Duration
 	delay     time.Duration // of links that are not in delays
 	lastPort  int
@@ -42,7 +43,7 @@ func between(a, b string) link { return link{min(a, b), max(a, b)} }
 func New() *Network {
 	return &Network{
 		changed: make(chan struct{}), listeners: map[string]*listener{}, conns: map[*pipe]struct{}{},
-		cuts: map[link]int{}, cutOff: map[string]int{}, frozen: map[string]int{}, delays: map[link]time.Duration{},
+		cuts: map[link]int{}, cutOff: map[string]int{}, frozen: map[string]int{}, down: map[string]int{}, delays: map[link]time.Duration{},
 		lastPort: 40_000,
 	}
 }
@@ -66,7 +67,7 @@ func hostOf(address string) string {
 
 // Dial connects host from to an address. While the link is cut, or the host
 // frozen, it waits as for a machine that does not answer; it fails at once with
-// ECONNREFUSED where nobody listens. Its error is a *net.OpError, or that of ctx.
+// ECONNREFUSED where nobody listens or the process is down. Its error is a *net.OpError, or that of ctx.
 func (n *Network) Dial(ctx context.Context, from, address string) (net.Conn, error) {
 	for {
 		c, changed, err := n.tryDial(from, address)
@@ -86,11 +87,14 @@ func (n *Network) tryDial(from, address string) (_ net.Conn, changed <-chan stru
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	to := hostOf(address)
+	if n.down[from] > 0 {
+		return nil, nil, opError("dial", address, syscall.ECONNREFUSED)
+	}
 	if n.blockedLocked(from, to) || n.frozen[from] > 0 {
 		return nil, n.changed, nil
 	}
 	l := n.listeners[address]
-	if l == nil {
+	if l == nil || n.down[to] > 0 {
 		return nil, nil, opError("dial", address, syscall.ECONNREFUSED)
 	}
 	n.lastPort++
