@@ -124,3 +124,36 @@ func TestLeaderKills(t *testing.T) {
 		}
 	})
 }
+
+// TestNextTakeSeesWhatWentBefore: an item that another process has returned, or
+// lost with its session, comes out before the later ones, also for a taker who
+// has known it to be claimed; so does one that was put before all.
+func TestNextTakeSeesWhatWentBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := coordtest.StartCluster(t, 3, coordtest.Latency(time.Millisecond))
+		b := New(c.Dial(), "/q")
+		put(t, b, "1")
+		put(t, b, "2")
+		for i := range 40 {
+			cl := c.Dial()
+			first := take(t, New(cl, "/q"))
+			second := take(t, b)
+			wantData(t, first, "1")
+			wantData(t, second, "2")
+			if i%2 == 0 {
+				must(t, first.Return(t.Context(), 0))
+			} else {
+				c.Expire(cl.Session())
+			}
+			again := take(t, b)
+			wantData(t, again, "1")
+			put(t, New(c.Dial(client.WithoutSession()), "/q"), "0", Priority(-1))
+			urgent := take(t, b)
+			wantData(t, urgent, "0")
+			must(t, urgent.Done(t.Context()))
+			must(t, again.Return(t.Context(), 0))
+			must(t, second.Return(t.Context(), 0))
+			_ = cl.Close() // its session may have expired
+		}
+	})
+}
