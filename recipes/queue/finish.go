@@ -17,7 +17,7 @@ import (
 // client.ErrUnknownOutcome; the request goes on, and another Done waits for its
 // outcome.
 func (it *Item) Done(ctx context.Context) error {
-	return it.end(ctx, ErrDone, func() error { return it.claim.finish("done", func() []client.Op { return nil }) })
+	return it.end(ctx, ErrDone, func() error { return it.claim.finish("done", nil) })
 }
 
 // Return gives the item back, to where it stood in the queue, so that it comes
@@ -33,12 +33,8 @@ func (it *Item) Return(ctx context.Context, delay time.Duration) error {
 
 // bury moves an item that was given out too often to the dead ones.
 func (it *Item) bury(ctx context.Context) error {
-	data, name := it.Data, it.claim.item.name.text
-	err := it.end(ctx, ErrDone, func() error {
-		return it.claim.finish("dead", func() []client.Op {
-			return []client.Op{client.OpCreate(it.claim.q.at(deadFolder)+"/"+name, data)}
-		})
-	})
+	dead := client.OpCreate(it.claim.q.at(deadFolder)+"/"+it.claim.item.name.text, it.Data)
+	err := it.end(ctx, ErrDone, func() error { return it.claim.finish("dead", []string{deadFolder}, dead) })
 	if errors.Is(err, ErrLost) {
 		return nil // another taker will do it
 	}
@@ -124,29 +120,31 @@ func (c *claim) write(ops ...client.Op) (at int, again bool, err error) {
 }
 
 // finish deletes claim and item, and turns the key, if there is one, into one that
-// is remembered for the retention. more are further operations.
-func (c *claim) finish(state string, more func() []client.Op) error {
+// is remembered for the retention. more are further operations, which need the
+// folders.
+func (c *claim) finish(state string, folders []string, more ...client.Op) error {
 	q := c.q
 	key := q.at(keysFolder) + "/" + c.item.name.id
-	remember := client.OpCreate(key, []byte(state), client.WithTTL(ttl(q.opts.retention)))
-	forget := true
+	keyed, forget, keyAt := c.item.name.keyed(), true, 2
+	if keyed {
+		folders = append(folders, keysFolder)
+	}
 	for range maxParents {
 		ops := []client.Op{c.removal(), client.OpDeleteNode(c.itemNode(), c.item.czxid, 0)}
-		keyAt := len(ops)
-		if c.item.name.keyed() {
-			if forget {
-				ops = append(ops, client.OpDelete(key, client.AnyVersion))
-			}
-			ops = append(ops, remember)
+		if keyed && forget {
+			ops = append(ops, client.OpDelete(key, client.AnyVersion))
 		}
-		at, again, err := c.write(append(ops, more()...)...)
-		switch {
-		case err == nil || !again:
+		if keyed {
+			ops = append(ops, client.OpCreate(key, []byte(state), client.WithTTL(ttl(q.opts.retention))))
+		}
+		at, again, err := c.write(append(ops, more...)...)
+		if err == nil || !again {
 			return err
-		case c.item.name.keyed() && at == keyAt:
-			forget = !forget // somebody has deleted the key meanwhile, or put it there
 		}
-		if err := q.folders(context.Background(), keysFolder, deadFolder); err != nil {
+		if keyed && at == keyAt { // somebody has deleted the key meanwhile, or put it there
+			forget = !forget
+		}
+		if err := q.folders(context.Background(), folders...); err != nil {
 			return err
 		}
 	}

@@ -64,8 +64,9 @@ func (q *Queue) Put(ctx context.Context, data []byte, opts ...PutOption) (id str
 		return "", err
 	}
 	var ops []client.Op
+	folders := []string{itemsFolder}
 	if id = newID(); o.keyed {
-		id = keyID(o.key)
+		id, folders = keyID(o.key), append(folders, keysFolder)
 		ops = append(ops, client.OpCreate(q.at(keysFolder)+"/"+id, []byte("in the queue")))
 	}
 	ops = append(ops, client.OpCreate(q.at(itemsFolder)+"/"+itemPrefix(o.priority, id), data, client.WithSequential()))
@@ -77,7 +78,7 @@ func (q *Queue) Put(ctx context.Context, data []byte, opts ...PutOption) (id str
 		case !errors.Is(err, client.ErrNoNode):
 			return "", err
 		}
-		if err := q.folders(ctx, itemsFolder, keysFolder); err != nil {
+		if err := q.folders(ctx, folders...); err != nil {
 			return "", err
 		}
 	}

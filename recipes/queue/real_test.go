@@ -157,3 +157,36 @@ func TestNextTakeSeesWhatWentBefore(t *testing.T) {
 		}
 	})
 }
+
+// TestKeyThatIsDeletedMeanwhile does not keep an item from being done, or being
+// set aside; and is remembered all the same.
+func TestKeyThatIsDeletedMeanwhile(t *testing.T) {
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		q := New(c.Dial(), "/q", MaxDeliveries(1))
+		for _, folderToo := range []bool{false, true} {
+			for _, dead := range []bool{false, true} {
+				put(t, q, "1", Key("k"))
+				it := take(t, q)
+				remove(t, c, "/q/keys/key=k")
+				if folderToo {
+					remove(t, c, "/q/keys")
+				}
+				if dead {
+					must(t, it.Return(t.Context(), 0))
+					put(t, q, "next")
+					it = take(t, q)
+					wantData(t, it, "next")
+				}
+				must(t, it.Done(t.Context()))
+				put(t, q, "1", Key("k"))
+				if n, err := q.Len(t.Context()); n != 0 || err != nil {
+					t.Fatal(n, err)
+				}
+				remove(t, c, "/q/keys/key=k")
+			}
+		}
+		if n := len(c.Paths("/q/dead/")); n != 2 {
+			t.Fatalf("%d are dead, want 2", n)
+		}
+	})
+}
