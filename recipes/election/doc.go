@@ -8,6 +8,10 @@
 // before the next leader is let in. Leadership hangs on a queue entry of the
 // present session: one that an earlier session has left behind counts for nothing.
 //
+// When a leader dies the next one leads as soon as its session has expired and the
+// lock-delay, if there is one, is over: after the session's timeout at most, and
+// the moment that the cluster needs. A leader that resigns is followed at once.
+//
 // [Election.Run] never runs its function twice at a time: it campaigns again only
 // after the function has returned, however long that takes, also when it ignores
 // its context. It makes itself a new session when the old one has expired.

@@ -117,6 +117,7 @@ func TestRunMakesItselfNewSessions(t *testing.T) {
 			}
 			led := make(chan *Leadership, 1)
 			seen := observe(t, New(connect(t, c), "/e"))
+			wantLeaders(t, seen, "-")
 			r := run(t, New(cl, "/e", opts...), "a", func(ctx context.Context, l *Leadership) error {
 				led <- l
 				<-ctx.Done()
@@ -132,11 +133,14 @@ func TestRunMakesItselfNewSessions(t *testing.T) {
 					t.Fatalf("session %s %q with %s", s.ID(), s.Name(), s.Timeout())
 				}
 				old = l.Session().ID()
-				wantLeaders(t, seen, "-", "a")
+				wantLeaders(t, seen, "a")
 				c.Expire(uint64(old))
+				if l := next(t, seen); !l.None() {
+					t.Fatalf("observed %+v", l)
+				}
 			}
 			<-led
-			wantLeaders(t, seen, "-", "a")
+			wantLeaders(t, seen, "a")
 			sessions := c.Sessions()
 			if err := r.stop(t); !errors.Is(err, context.Canceled) {
 				t.Fatal(err)

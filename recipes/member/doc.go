@@ -12,8 +12,8 @@
 // A znode that an earlier session has made, also one of the same id in an earlier
 // life of the same process, is never taken for one's own: it would vanish with
 // that session. [Group.Join] waits until it has gone, or replaces it when told to
-// with [TakeOver]. Two who want the same id at once are both told: one gets a
-// *TakenError that names the other.
+// with [TakeOver]. Of two live processes with one id the second gets a *TakenError
+// that names the first, or, if it takes over, the first is told and stays away.
 //
 // [Group.Watch] yields complete lists, in the order of ids, one for each
 // transaction that changed the group, in commit order and without gaps.

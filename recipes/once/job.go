@@ -37,10 +37,11 @@ const (
 	maxCatchUp = 10_000
 )
 
-// Keep says how many markers are kept, those of the newest periods by the order
-// of their names; a few more stand there at times. The default is 1000. It should
-// be so many that no host's clock is behind by as many periods, and more than
-// CatchUp asks for. A negative number keeps all.
+// Keep says how many markers are kept, at least one, those of the newest periods by
+// the order of their names; a few more stand there at times. The default is 1000.
+// It should be more than CatchUp asks for. A period whose marker may have been
+// removed is not run again, so a host whose clock is far behind does no harm. A
+// negative number keeps all.
 func Keep(n int) Option { return func(o *options) { o.keep = n } }
 
 // CatchUp says which periods Run does that began before it looked: the newest n
