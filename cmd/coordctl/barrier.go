@@ -51,14 +51,15 @@ func (e *env) barrierWait(ctx context.Context, path string, limit time.Duration)
 		return err
 	}
 	defer closeQuietly(c)
+	waiting := ctx
 	if limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("barrier %s: still raised after %s: %w", path, limit, context.DeadlineExceeded))
+		waiting, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	err = barrier.New(c, path).Wait(ctx)
-	if err != nil && limit > 0 && context.Cause(ctx) != ctx.Err() {
-		return context.Cause(ctx)
+	err = barrier.New(c, path).Wait(waiting)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		return &conflictError{fmt.Sprintf("barrier %s: still raised after %s", path, limit), exitTimeout, context.DeadlineExceeded}
 	}
 	return err
 }

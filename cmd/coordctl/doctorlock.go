@@ -161,8 +161,12 @@ func (c *checkup) report() *lockReport {
 		question string
 		answer   func() (ok bool, answer string)
 	}{
-		{"protects", c.protects}, {"hold time", c.holdTime}, {"stale writers", c.staleWriters},
-		{"token", c.tokens}, {"partition", c.partition}, {"idempotency", c.idempotency},
+		{"protects", c.protects},
+		{"hold time", c.holdTime},
+		{"stale writers", c.staleWriters},
+		{"token", c.tokens},
+		{"partition", c.partition},
+		{"idempotency", c.idempotency},
 	} {
 		ok, answer := ask.answer()
 		r.Findings = append(r.Findings, finding{ask.question, map[bool]string{true: stateOK, false: stateWarn}[ok], answer})

@@ -335,8 +335,12 @@ func lockForShow(t *testing.T, target string) {
 		c          *client.Client
 		lock, data string
 	}{
-		{c, "/locks/held", `{"owner":"holder","labels":{"job":"report","run":"7"}}`}, {c, "/locks/held", `10.0.0.1`},
-		{c, "/dead/a", `{"owner":"one"}`}, {other, "/dead/b", `{"owner":"two"}`}, {other, "/dead/a", `{"owner":"two"}`}, {c, "/dead/b", `{"owner":"one"}`},
+		{c, "/locks/held", `{"owner":"holder","labels":{"job":"report","run":"7"}}`},
+		{c, "/locks/held", `10.0.0.1`},
+		{c, "/dead/a", `{"owner":"one"}`},
+		{other, "/dead/b", `{"owner":"two"}`},
+		{other, "/dead/a", `{"owner":"two"}`},
+		{c, "/dead/b", `{"owner":"one"}`},
 	} {
 		if _, err := e.c.Create(ctx, e.lock+entry, []byte(e.data), client.WithEphemeral(), client.WithSequential()); err != nil {
 			t.Fatal(err)

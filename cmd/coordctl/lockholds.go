@@ -162,6 +162,7 @@ func isSlot(node string) bool { return slotEntry.MatchString(node) }
 func waitsForSlot(node string) bool {
 	return strings.Contains(path.Base(node), "-slot-") || isSlot(node)
 }
+
 func isShared(node string) bool {
 	name := path.Base(node)
 	return strings.Contains(name, "__READ__") || strings.Contains(name, "__WRIT__") || waitsForSlot(node)

@@ -53,7 +53,7 @@ func (e *env) queueTake(ctx context.Context, o *queueTakeOptions, path string, a
 	defer closeQuietly(c) // the claim ends with the session
 	it, err := o.take(ctx, queue.New(c, path, queue.MaxDeliveries(o.maxDeliveries)))
 	if err != nil {
-		return o.nothing(e, path, err)
+		return o.nothing(path, err)
 	}
 	if program == "" {
 		return e.giveOut(ctx, it)
@@ -91,7 +91,7 @@ func (o *queueTakeOptions) take(ctx context.Context, q *queue.Queue) (*queue.Ite
 }
 
 // nothing says that there was no item in time.
-func (o *queueTakeOptions) nothing(e *env, path string, err error) error {
+func (o *queueTakeOptions) nothing(path string, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || o.wait == 0 && !o.noWait {
 		return err
 	}
