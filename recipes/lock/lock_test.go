@@ -207,9 +207,7 @@ func TestSameNumberIsNoSecondFirst(t *testing.T) {
 // TestLeavingFromTheMiddle: waiters go away by context, by session loss and by
 // an administrator; the others keep their order and nobody enters early.
 func TestLeavingFromTheMiddle(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 2))
+	r := rand.New(rand.NewPCG(seed(t), 2))
 	for range 10 {
 		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) {
 			const waiters = 12
