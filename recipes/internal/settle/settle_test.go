@@ -1,0 +1,119 @@
+package settle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/client/fakecoord"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake runs f in fake time with a client of a cluster of one server.
+func fake(t *testing.T, f func(t *testing.T, c *fakecoord.Cluster, cl *client.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := fakecoord.New(t, 1)
+		began := time.Now()
+		cl, err := client.Dial(t.Context(), c.Target(), client.WithGRPCOptions(c.DialOption()),
+			client.WithLogger(slog.New(slog.DiscardHandler)), client.WithSessionTimeout(time.Minute),
+			client.WithClock(func() time.Duration { return time.Since(began) + time.Hour }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cl.Close() })
+		f(t, c, cl)
+	})
+}
+
+func entry() client.Op { return client.OpCreate("/e-", nil, client.WithSequential()) }
+
+func undoing(cl *client.Client) func([]client.OpResult) {
+	return func(done []client.OpResult) {
+		_ = cl.WriteAsync(nil, client.OpDeleteNode(done[0].Path, done[0].Stat.Czxid, 0))
+	}
+}
+
+func TestWriteReturnsWhatWasDone(t *testing.T) {
+	fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
+		results, err := Write(t.Context(), cl, undoing(cl), entry())
+		if err != nil || len(results) != 1 || len(c.Paths("/e-")) != 1 {
+			t.Fatal(results, err)
+		}
+		if _, err := Write(t.Context(), cl, undoing(cl), client.OpDelete("/none", 0)); !errors.Is(err, client.ErrNoNode) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestWhatIsDoneTooLateIsUndone: the caller is back after the grace, and what the
+// cluster does then leaves nothing.
+func TestWhatIsDoneTooLateIsUndone(t *testing.T) {
+	for _, silence := range []time.Duration{Grace / 2, 10 * Grace} {
+		fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
+			c.Server("n1").Mute() // it does the write and does not say so
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			time.AfterFunc(time.Second+silence, c.Server("n1").Unmute)
+			_, err := Write(ctx, cl, undoing(cl), entry())
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second+Grace {
+				t.Fatal(err, time.Since(began))
+			}
+			time.Sleep(time.Minute)
+			if left := c.Paths("/e-"); len(left) != 0 {
+				t.Fatalf("left: %v", left)
+			}
+		})
+	}
+}
+
+func TestAsyncGoesOnWithoutItsCaller(t *testing.T) {
+	fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
+		c.Freeze()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		if _, err := Async(ctx, cl, Grace, entry()); !errors.Is(err, client.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != Grace {
+			t.Fatal(took)
+		}
+		c.Thaw()
+		synctest.Wait()
+		if len(c.Paths("/e-")) != 1 {
+			t.Fatal("it was not done")
+		}
+		if _, err := Async(ctx, cl, Grace, entry()); err != nil { // done in time, although ctx is over
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestFoldersAreContainers(t *testing.T) {
+	fake(t, func(t *testing.T, _ *fakecoord.Cluster, cl *client.Client) {
+		for _, p := range []string{"/", "/a", "/a/b/c", "/a/b"} {
+			if err := Folders(t.Context(), cl, p); err != nil {
+				t.Fatal(p, err)
+			}
+		}
+		for _, p := range []string{"/a", "/a/b", "/a/b/c"} {
+			if n, err := cl.Get(t.Context(), p); err != nil || n.Stat.Kind != client.Container {
+				t.Fatal(p, n.Stat.Kind, err)
+			}
+		}
+		for path, want := range map[string]string{"/a/b": "/a", "/a": "/", "/": "/", "": "", "x": "x"} {
+			if got := Parent(path); got != want {
+				t.Errorf("the parent of %q is %q, want %q", path, got, want)
+			}
+		}
+	})
+}
