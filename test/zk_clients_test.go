@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -68,6 +69,24 @@ func (s *suite) wait(oks int) {
 		}
 		s.t.Errorf("%s: %v after %d of %d: %s\n%s\n%s", s.name, err, len(s.oks), oks, strings.Join(s.oks, ", "), strings.Join(other, "\n"), tail(s.errs.String(), 4000))
 	}
+}
+
+// lockedText collects what a program prints while it runs.
+type lockedText struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
