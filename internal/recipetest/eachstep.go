@@ -26,7 +26,8 @@ const rootPrefix = "/step-"
 const maxSteps = 400
 
 // EachStep runs the scenario once for each fault and step, until a run has no
-// such step. With -short it tries some steps only.
+// such step. With -short, or under the race detector, it tries some of the steps
+// only.
 func EachStep(t *testing.T, s Scenario) {
 	t.Helper()
 	faults := s.Faults
@@ -47,14 +48,18 @@ func EachStep(t *testing.T, s Scenario) {
 
 // stride is how far it is from one step that is tried to the next.
 func stride() int {
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		return 6
+	case slow:
+		return 5
+	default:
+		return 1
 	}
-	return 1
 }
 
-// everyStep lets one fault happen at each step in turn, or not each. It returns the problems
-// of the first run that has any.
+// everyStep lets one fault happen at each step in turn, or at one in so many. It
+// returns the problems of the first run that has any.
 func (s *Scenario) everyStep(t *testing.T, f Fault, seed uint64, stride int) (problems []string) {
 	c := coordtest.StartCluster(t, max(s.Servers, 1), coordtest.SessionTimeout(Timeout), coordtest.Latency(time.Millisecond))
 	eye := c.Dial(client.WithoutSession())

@@ -125,6 +125,9 @@ func TestWorkingLockHasNoProblems(t *testing.T) {
 	}
 	s := Contenders(crude{}.act)
 	for _, f := range everyFault {
+		if f == Cancel {
+			continue // it cannot find out whether what it has given up was made
+		}
 		for _, p := range problemsOf(t, s, f) {
 			t.Error(p)
 		}
