@@ -65,6 +65,9 @@ type Config struct {
 // ZooKeeperPort says how ZooKeeper's clients are served.
 type ZooKeeperPort struct {
 	Address string // "host:port"; "" turns it off
+	// SecureAddress is a second port, where all clients have to speak TLS; "" is
+	// none. It needs Address and TLS.
+	SecureAddress string
 	// Plaintext also takes clients without TLS where the server has TLS.
 	Plaintext bool
 	// ReadOnly lets a server that has lost the majority show what it knows to
@@ -111,6 +114,9 @@ func (c Config) validateSession() error {
 }
 
 func (c Config) validateTLS() error {
+	if c.ZooKeeper.SecureAddress != "" && (c.TLS.Zero() || c.ZooKeeper.Address == "") {
+		return fmt.Errorf("listen.zookeeper_tls: it is a second port beside listen.zookeeper, and needs tls.cert, tls.key and tls.ca")
+	}
 	if c.TLS.Zero() {
 		return nil
 	}
@@ -129,7 +135,8 @@ func (c Config) validateAddresses() error {
 		return fmt.Errorf("listen.grpc: no address")
 	}
 	for _, a := range []struct{ name, address string }{
-		{"listen.grpc", c.GRPC}, {"listen.http", c.HTTP}, {"listen.zookeeper", c.ZooKeeper.Address}, {"listen.peer", c.peerAddress()},
+		{"listen.grpc", c.GRPC}, {"listen.http", c.HTTP}, {"listen.zookeeper", c.ZooKeeper.Address},
+		{"listen.zookeeper_tls", c.ZooKeeper.SecureAddress}, {"listen.peer", c.peerAddress()},
 	} {
 		if a.address == "" {
 			continue

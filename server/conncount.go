@@ -20,6 +20,12 @@ const writeStall = 30 * time.Second
 // costs us. It is safe for concurrent use.
 type connCounter struct {
 	net.Listener
+	*connCounts
+}
+
+// connCounts are the open connections of one listener, or of several that have one
+// limit.
+type connCounts struct {
 	total, perAddress int // limits; 0: none
 	refused           atomic.Uint64
 
@@ -38,12 +44,16 @@ func (s *Server) listeners() map[protocol]*connCounter {
 }
 
 func newConnCounter(l net.Listener, limits Limits) *connCounter {
-	return &connCounter{
-		Listener:   l,
+	return &connCounter{l, &connCounts{
 		total:      limits.Connections,
 		perAddress: limits.ConnectionsPerAddress,
 		byAddress:  make(map[string]int),
-	}
+	}}
+}
+
+// beside is a second listener that counts with l.
+func (l *connCounter) beside(second net.Listener) *connCounter {
+	return &connCounter{second, l.connCounts}
 }
 
 // Accept waits for the next connection within the limits.
@@ -63,7 +73,7 @@ func (l *connCounter) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *connCounter) take(host string) bool {
+func (l *connCounts) take(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.total > 0 && l.open >= l.total {
@@ -79,7 +89,7 @@ func (l *connCounter) take(host string) bool {
 	return true
 }
 
-func (l *connCounter) give(host string) {
+func (l *connCounts) give(host string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open--
@@ -92,7 +102,7 @@ func (l *connCounter) give(host string) {
 }
 
 // count is the number of open connections.
-func (l *connCounter) count() int {
+func (l *connCounts) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open

@@ -68,6 +68,7 @@ type Server struct {
 	grpcListener *connCounter
 	httpListener net.Listener // nil without HTTP
 	zkListener   *connCounter // nil without a ZooKeeper port
+	zkSecure     *connCounter // nil without a second one that is for TLS
 	words        *words
 	members      atomic.Pointer[cluster.Members] // as the leader saw them last; empty elsewhere
 	grpc         *grpc.Server
@@ -166,12 +167,8 @@ func (s *Server) listen() error {
 		return fmt.Errorf("listen.grpc: %w", err)
 	}
 	s.grpcListener = newConnCounter(l, s.limits)
-	if s.cfg.ZooKeeper.Address != "" {
-		l, err := s.cfg.Listener("tcp", s.cfg.ZooKeeper.Address)
-		if err != nil {
-			return fmt.Errorf("listen.zookeeper: %w", err)
-		}
-		s.zkListener = newConnCounter(l, s.limits)
+	if err := s.listenZooKeeper(); err != nil {
+		return err
 	}
 	if s.cfg.HTTP == "" {
 		return nil
@@ -185,9 +182,7 @@ func (s *Server) listen() error {
 func (s *Server) openNode() error {
 	s.cfg.Advertise.GRPC = s.cfg.advertised(s.cfg.Advertise.GRPC, s.grpcListener)
 	s.cfg.Advertise.HTTP = s.cfg.advertised(s.cfg.Advertise.HTTP, s.httpListener)
-	if s.zkListener != nil {
-		s.cfg.Advertise.ZooKeeper = s.cfg.advertised(s.cfg.Advertise.ZooKeeper, s.zkListener)
-	}
+	s.cfg.Advertise.ZooKeeper = s.advertisedZooKeeper()
 	c := s.cfg.Cluster
 	c.Hook, c.Info = s.hub, s.info
 	c.Timings = cluster.Timings{
@@ -247,9 +242,7 @@ func (s *Server) Close() error {
 	if s.httpListener != nil {
 		errs = append(errs, notClosed(s.httpListener.Close()))
 	}
-	if s.zkListener != nil {
-		errs = append(errs, notClosed(s.zkListener.Close()))
-	}
+	errs = append(errs, s.closeZooKeeper())
 	if s.cluster != nil {
 		errs = append(errs, s.cluster.Close())
 	}
@@ -294,7 +287,8 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return s.runNode(nodeCtx) })
 	g.Go(func() error { return s.serveGRPC() })
 	g.Go(func() error { return s.serveHTTP() })
-	g.Go(func() error { return s.serveZooKeeper() })
+	g.Go(func() error { return s.serveZooKeeper(s.zkListener, false) })
+	g.Go(func() error { return s.serveZooKeeper(s.zkSecure, true) })
 	g.Go(func() error { s.reader.run(life); return nil })
 	g.Go(func() error { s.watchHealth(life); return nil })
 	g.Go(func() error { s.sweep(life); return nil })
@@ -347,9 +341,7 @@ func (s *Server) stop(stopNode context.CancelFunc) {
 	for _, c := range s.hub.streams() {
 		c.end(fsm.ErrShuttingDown)
 	}
-	if s.zkListener != nil {
-		_ = s.zkListener.Close() // Close says it again
-	}
+	_ = s.closeZooKeeper() // Close says it again
 	s.within(drainTime, s.streams.wait)
 	close(s.stopped) // calls that are being served end now
 	s.within(drainTime, s.grpc.GracefulStop)

@@ -17,13 +17,14 @@ import (
 // zkReadBytes is the read buffer of a ZooKeeper connection: a few dozen requests.
 const zkReadBytes = 8 << 10
 
-// serveZooKeeper takes connections until the listener is closed.
-func (s *Server) serveZooKeeper() error {
-	if s.zkListener == nil {
+// serveZooKeeper takes connections until the listener is closed; from a listener
+// that is secure only those with TLS.
+func (s *Server) serveZooKeeper(l *connCounter, secure bool) error {
+	if l == nil {
 		return nil
 	}
 	for {
-		nc, err := s.zkListener.Accept()
+		nc, err := l.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
@@ -42,7 +43,7 @@ func (s *Server) serveZooKeeper() error {
 		s.workers.Go(func() {
 			defer s.streams.done()
 			defer nc.Close()
-			err := s.guarded("zookeeper", func() error { return s.handleZK(nc) })
+			err := s.guarded("zookeeper", func() error { return s.handleZK(nc, secure) })
 			if err != nil && !errors.Is(err, io.EOF) {
 				s.log.Debug("connection not let in", "port", "zookeeper", "peer", nc.RemoteAddr().String(), "err", err)
 			}
@@ -60,7 +61,7 @@ func passing(err error) bool {
 }
 
 // handleZK serves one connection to its end.
-func (s *Server) handleZK(nc net.Conn) error {
+func (s *Server) handleZK(nc net.Conn, secure bool) error {
 	if err := nc.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func (s *Server) handleZK(nc net.Conn) error {
 		}
 		now := secured.ConnectionState()
 		nc, in, state = &stallingConn{secured}, bufio.NewReaderSize(secured, zkReadBytes), &now
-	case s.tls != nil && !s.cfg.ZooKeeper.Plaintext:
+	case secure, s.tls != nil && !s.cfg.ZooKeeper.Plaintext:
 		return errors.New("not TLS")
 	}
 	if word, err := in.Peek(4); err != nil {
@@ -227,7 +228,7 @@ func (c *zkConn) expired(q *wire.ConnectRequest, err error) error {
 
 // flush sends what is queued, for a connection that is not served.
 func (c *zkConn) flush() {
-	if p := c.out.take(nil); len(p.bytes) > 0 {
-		_, _ = c.net.Write(p.bytes) // the connection ends in any case
-	}
+	p := c.out.take()
+	_ = c.write(p.bytes()) // the connection ends in any case
+	p.release()
 }

@@ -242,12 +242,17 @@ func (w *words) conf(b *strings.Builder) {
 		s.cfg.Session.Min.Milliseconds(), s.cfg.Session.Max.Milliseconds(), serverNumber(s.cfg.Cluster.Peers, s.cfg.Cluster.Name))
 }
 
-// securePort is the port for TLS: the same one, or none.
+// securePort is the port for TLS: one of its own, the same one, or none.
 func securePort(s *Server, port string) string {
-	if s.tls == nil {
+	switch {
+	case s.zkSecure != nil:
+		_, own, _ := net.SplitHostPort(s.zkSecure.Addr().String())
+		return own
+	case s.tls == nil:
 		return "-1"
+	default:
+		return port
 	}
-	return port
 }
 
 func (w *words) envi(b *strings.Builder) {

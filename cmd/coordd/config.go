@@ -47,6 +47,8 @@ type ListenConfig struct {
 	Peer      string `yaml:"peer" help:"address for the other servers; default: this server's address in cluster.peers"`
 	HTTP      string `yaml:"http" help:"address for health and metrics; empty: off"`
 	ZooKeeper string `yaml:"zookeeper" help:"address for ZooKeeper clients; empty: off"`
+
+	ZooKeeperTLS string `yaml:"zookeeper_tls" help:"second address for ZooKeeper clients, for TLS only; listen.zookeeper takes TLS too; empty: off"`
 }
 
 // AnnounceConfig has the addresses that others are told.

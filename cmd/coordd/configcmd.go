@@ -11,17 +11,20 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/coordd/coord/internal/zoocfg"
 )
 
 // configFlags adds --config and one flag for each setting that is no secret.
 type configFlags struct {
 	file  string
 	flags *pflag.FlagSet
+	zoo   *zoocfg.Result // what the file said when it was read, if it is a zoo.cfg
 }
 
 func (f *configFlags) add(flags *pflag.FlagSet) {
 	f.flags = flags
-	flags.StringVar(&f.file, "config", "", "configuration file (YAML)")
+	flags.StringVar(&f.file, "config", "", "configuration file (YAML, or a zoo.cfg of ZooKeeper)")
 	c := defaultConfig()
 	for _, s := range settingsOf(&c) {
 		if s.secret {
@@ -65,6 +68,10 @@ func (f *configFlags) read() (*Config, []*setting, error) {
 			return nil, nil, fmt.Errorf("--config: %w", err)
 		}
 		src.text = text
+		if err := src.readZoo(); err != nil {
+			return nil, nil, err
+		}
+		f.zoo = src.zoo
 	}
 	return loadConfig(src)
 }
@@ -84,10 +91,10 @@ func unknownEnv(all []*setting, environ []string) (unknown []string) {
 
 func newConfigCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "Check or show the configuration", Args: cobra.NoArgs,
+		Use: "config", Short: "Check, show or convert the configuration", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newConfigCheckCmd(), newConfigShowCmd())
+	cmd.AddCommand(newConfigCheckCmd(), newConfigShowCmd(), newConfigConvertCmd())
 	return cmd
 }
 
@@ -112,7 +119,7 @@ func newConfigCheckCmd() *cobra.Command {
 				return usageError{err}
 			}
 			out := cmd.OutOrStdout()
-			for _, w := range warnings(c, all) {
+			for _, w := range append(f.notes(false), warnings(c, all)...) {
 				fmt.Fprintf(out, "WARN  %s\n", w)
 			}
 			if err := errors.Join(err, checkServer(c)); err != nil {

@@ -23,17 +23,22 @@ import (
 func newRunCmd() *cobra.Command {
 	var f configFlags
 	cmd := &cobra.Command{
-		Use:   "run",
+		Use:   "run [FILE]",
 		Short: "Run one server",
 		Long: `Run one server until SIGINT or SIGTERM. On either it hands leadership over,
 lets its clients move and exits.
 
 The configuration file is the same on all servers; which of them this is comes
 from COORDD_NODE_NAME, --node-name, or the host name. Environment variables
-and flags override the file.`,
-		Example: "  COORDD_NODE_NAME=n1 coordd run --config coordd.yaml",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+and flags override the file.
+
+FILE may be a zoo.cfg: the server then takes the place of the ZooKeeper that
+it was written for. It is told what of the file has no meaning here, and it
+does not start with what would mean something else.`,
+		Example: "  COORDD_NODE_NAME=n1 coordd run --config coordd.yaml\n  coordd run /etc/zookeeper/conf/zoo.cfg",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.fileArgument(args)
 			c, all, err := f.load()
 			if err != nil {
 				return err
@@ -48,7 +53,10 @@ and flags override the file.`,
 func runServer(ctx context.Context, f *configFlags, c *Config, all []*setting) error {
 	lv := new(slog.LevelVar)
 	log := newLogger(c.Log, os.Stderr, lv)
-	for _, w := range warnings(c, all) {
+	for _, n := range f.notes(true) {
+		log.Info(n, "event", "config_note")
+	}
+	for _, w := range append(f.notes(false), warnings(c, all)...) {
 		log.Warn(w, "event", "config_warning")
 	}
 	sc, err := serverConfig(c, log)
@@ -145,7 +153,7 @@ func serverConfigAs(c *Config, self cluster.Peer, peers []cluster.Peer, log *slo
 		Logger:      log.With("node", self.Name),
 		Version:     buildinfo.Version,
 	}
-	sc.ZooKeeper = server.ZooKeeperPort{Address: c.Listen.ZooKeeper, Plaintext: c.ZooKeeper.Plaintext, ReadOnly: c.ZooKeeper.ReadOnly, Words: c.ZooKeeper.Words}
+	sc.ZooKeeper = server.ZooKeeperPort{Address: c.Listen.ZooKeeper, SecureAddress: c.Listen.ZooKeeperTLS, Plaintext: c.ZooKeeper.Plaintext, ReadOnly: c.ZooKeeper.ReadOnly, Words: c.ZooKeeper.Words}
 	sc.Advertise.GRPC, sc.Advertise.HTTP, sc.Advertise.ZooKeeper = c.Announce.GRPC, c.Announce.HTTP, c.Announce.ZooKeeper
 	sc.Session.Min, sc.Session.Default, sc.Session.Max = c.Session.Min, c.Session.Default, c.Session.Max
 	return sc

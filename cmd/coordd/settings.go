@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/coordd/coord/internal/zoocfg"
 )
 
 // Size is a number of bytes, written as 1048576, 64KiB, 1MiB or 2GiB.
@@ -151,6 +153,7 @@ func leaves(v reflect.Value, prefix string) (out []*setting) {
 type source struct {
 	file  string // path, for messages; "" without a file
 	text  []byte
+	zoo   *zoocfg.Result // what the file says if it is a zoo.cfg
 	env   func(string) (string, bool)
 	flags map[string]string // flag name -> text, only those that were given
 }
@@ -199,8 +202,11 @@ func plainYAML(err error) error {
 }
 
 func decodeFile(c *Config, all []*setting, src source) error {
-	if src.file == "" {
+	switch {
+	case src.file == "":
 		return nil
+	case src.zoo != nil:
+		return applyZoo(src.zoo, all)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(src.text))
 	dec.KnownFields(true)

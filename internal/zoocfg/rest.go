@@ -1,8 +1,6 @@
 package zoocfg
 
-import (
-	"strings"
-)
+import "strings"
 
 // rest names what no step took: first what is known to have no meaning here, then
 // what nobody knows.
@@ -12,20 +10,25 @@ func (c *converter) rest() {
 			c.entries[e.Key] = e
 			continue
 		}
-		c.note(e, reasonFor(e.Key))
+		if reason := reasonFor(e.Key); reason != "" {
+			c.out.Notes = append(c.out.Notes, Note{Entry: e, Text: "has no meaning here: " + reason, Idle: true})
+		} else {
+			c.note(e, "is not known here; ZooKeeper hands such keys to its process as properties")
+		}
 	}
 }
 
+// reasonFor is "" for a key that nobody knows.
 func reasonFor(key string) string {
 	if reason, ok := meaningless[key]; ok {
-		return "has no meaning here: " + reason
+		return reason
 	}
 	for _, f := range families {
 		if strings.HasPrefix(key, f.prefix) {
-			return "has no meaning here: " + f.reason
+			return f.reason
 		}
 	}
-	return "is not known here; ZooKeeper hands such keys to its process as properties"
+	return ""
 }
 
 // meaningless are the keys that cannot be kept because there is nothing here that

@@ -27,6 +27,8 @@ type Setting struct {
 type Note struct {
 	Entry
 	Text string
+	// Idle is set where the entry just has no meaning here, and nothing is lost.
+	Idle bool
 }
 
 // String is the entry's place, the entry and what is to be known. Values of keys
@@ -181,10 +183,12 @@ func (c *converter) setOwn(name, value string, from Entry) {
 	c.out.Own = append(c.out.Own, name)
 }
 
-func (c *converter) note(e Entry, text string) { c.out.Notes = append(c.out.Notes, Note{e, text}) }
+func (c *converter) note(e Entry, text string) {
+	c.out.Notes = append(c.out.Notes, Note{Entry: e, Text: text})
+}
 
 func (c *converter) refuse(e Entry, text string) {
-	c.out.Refused = append(c.out.Refused, Note{e, text})
+	c.out.Refused = append(c.out.Refused, Note{Entry: e, Text: text})
 }
 
 // ours takes the keys that are settings of coordd, over everything else.
