@@ -123,8 +123,18 @@ func (f *folder) fullPath() string {
 	return f.path
 }
 
-// makeFolder makes the lock's path, all missing parts as containers.
-func (f *folder) makeFolder(ctx context.Context) error {
+// makeFolder makes the lock's path, all missing parts as containers. A part that
+// was empty may go while the next one is made; then it begins anew.
+func (f *folder) makeFolder(ctx context.Context) (err error) {
+	for range maxParents {
+		if err = f.makeParts(ctx); !errors.Is(err, client.ErrNoNode) {
+			return err
+		}
+	}
+	return err
+}
+
+func (f *folder) makeParts(ctx context.Context) error {
 	for i := 1; i <= len(f.path); i++ {
 		if i < len(f.path) && f.path[i] != '/' {
 			continue

@@ -9,9 +9,24 @@ import (
 	"github.com/coordd/coord/client"
 )
 
+// maxFolders bounds how often a path is begun anew because the cluster has removed
+// its beginning, which was empty, while the rest was made.
+const maxFolders = 10
+
 // Folders makes a path, all missing parts as containers, so that the cluster
-// removes them again some time after they are empty.
-func Folders(ctx context.Context, c *client.Client, path string) error {
+// removes them again some time after they are empty. They may be gone again when
+// it returns.
+func Folders(ctx context.Context, c *client.Client, path string) (err error) {
+	for range maxFolders {
+		if err = folders(ctx, c, path); !errors.Is(err, client.ErrNoNode) {
+			return err
+		}
+	}
+	return err
+}
+
+// folders fails with ErrNoNode if a part goes while the next one is made.
+func folders(ctx context.Context, c *client.Client, path string) error {
 	if path == "/" {
 		return nil
 	}
