@@ -56,10 +56,19 @@ func TestQueueTakePassesSignalsAndEndsWithTheClaim(t *testing.T) {
 	}
 	p = start(t, sharedCluster(t), nil, "queue", "take", "/qsig", "sh", "-c", "echo ready; exec sleep 60")
 	eventually(t, "it works", func() bool { return p.stdout.String() == "ready\n" })
-	for line := range strings.Lines(must(t, "ls", "-R", "/qsig/items")) {
-		if line = strings.TrimSpace(line); strings.HasSuffix(line, "/claim") {
-			must(t, "delete", line)
+	claims := 0
+	for line := range strings.Lines(must(t, "ls", "-R", "-o", "ndjson", "-l", "/qsig")) {
+		var n nodeItem
+		if err := json.Unmarshal([]byte(line), &n); err != nil {
+			t.Fatal(err)
 		}
+		if n.Stat != nil && n.Stat.Kind == "ephemeral" { // what the taker has
+			claims++
+			must(t, "delete", n.Path)
+		}
+	}
+	if claims != 1 {
+		t.Fatalf("%d claims", claims)
 	}
 	if code := p.wait(t); code != exitLost || !strings.Contains(p.stderr.String(), "its claim was deleted") {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
