@@ -32,6 +32,8 @@ func TestOnePutWakesOneTaker(t *testing.T) {
 		}
 		q := New(connect(t, c), "/q")
 		for i := range takers {
+			time.Sleep(time.Second) // the next in line takes its place
+			synctest.Wait()
 			before := c.Counts()
 			time.Sleep(time.Minute)
 			if n := c.Counts(); n.Reads != before.Reads || n.Events != before.Events {
