@@ -36,6 +36,7 @@ var arrows = map[string][]string{
 	"internal/demo":         {"client", "recipes", "fence", "api", "znode", "session", "zxid", "internal/pgtest", leaves},
 	"internal/pgtest":       {leaves},
 	"internal/mariadbtest":  {leaves},
+	"internal/zkimport":     {"client", "wire", "znode", "session", "zxid"},
 
 	"cmd/coordd":   {anything},
 	"cmd/coordctl": {anything},

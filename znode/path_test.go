@@ -97,7 +97,7 @@ func TestOrderOfChecks(t *testing.T) {
 		{"check: path", Op{Kind: OpCheck, Path: "x"}, ErrBadPath},
 		{"check: node", Op{Kind: OpCheck, Path: "/no", Version: AnyVersion}, ErrNoNode},
 		{"check: version", Op{Kind: OpCheck, Path: "/x", Version: 1}, ErrBadVersion},
-		{"unknown operation", Op{Kind: OpCheck + 1, Path: "/x"}, ErrBadArguments},
+		{"unknown operation", Op{Kind: OpSequence + 1, Path: "/x"}, ErrBadArguments},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			r.T = t

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/internal/zkimport"
 	"github.com/coordd/coord/recipes/barrier"
 	"github.com/coordd/coord/recipes/counter"
 	"github.com/coordd/coord/recipes/election"
@@ -83,6 +84,11 @@ var kinds = []struct {
 	{lock.ErrLimitMismatch, "OtherLimit", exitPrecondition},
 	{client.ErrNoNode, "NoNode", exitNotFound},
 	{errNoLock, "NoLock", exitNotFound},
+	{zkimport.ErrNoTop, "NoNode", exitNotFound},
+	{zkimport.ErrUnreachable, "SourceUnreachable", exitUnreachable},
+	{zkimport.ErrAuth, "SourceAuthFailed", exitNotPermitted},
+	{zkimport.ErrRefused, "SourceRefused", exitFailed},
+	{errRefused, "Refused", exitPrecondition},
 	{election.ErrNoLeader, "NoLeader", exitNotFound},
 	{counter.ErrOverflow, "Overflow", exitFailed},
 	{counter.ErrContent, "Content", exitPrecondition},
