@@ -23,7 +23,7 @@ func (c *Cluster) ExpireID(id client.SessionID) {
 	ctx, cancel := patience()
 	defer cancel()
 	for {
-		err := c.expireAt(ctx, c.AwaitLeader(), session.ID(id))
+		err := c.expireAt(ctx, c.AwaitLeader(), id)
 		switch {
 		case err == nil, errors.Is(err, session.ErrExpired), errors.Is(err, session.ErrClosed), errors.Is(err, session.ErrUnknown):
 			return

@@ -36,7 +36,7 @@ func TestWhatIsCutGoesOnAfterTheHealing(t *testing.T) {
 				if got := receive(t, there); got != "one" {
 					t.Errorf("afterwards came %q", got)
 				}
-				if _, err := there.Read(make([]byte, 1)); err != io.EOF {
+				if _, err := there.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 					t.Errorf("at the end: %v", err)
 				}
 			})
@@ -152,7 +152,7 @@ func TestCloseOfAFrozenHostIsSeenAfterTheThaw(t *testing.T) {
 			t.Errorf("received %q", got)
 		}
 		thaw()
-		if _, err := there.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := there.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("after the thaw: %v", err)
 		}
 	})
@@ -243,7 +243,7 @@ func TestDelayOfAllLinksIsOverriddenByThatOfOne(t *testing.T) {
 		n.Delay("a", "b", 5*time.Millisecond)
 		arrival(5 * time.Millisecond)
 		_ = here.Close()
-		if _, err := there.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := there.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the end: %v", err)
 		}
 	})

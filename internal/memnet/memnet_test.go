@@ -210,7 +210,7 @@ func TestClosesAreToldAsTCPDoes(t *testing.T) {
 		if got := receive(t, there); got != "last" {
 			t.Errorf("received %q", got)
 		}
-		if _, err := there.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := there.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("read at the end: %v", err)
 		}
 		if _, err := there.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {

@@ -205,6 +205,7 @@ func (p *pipe) over() bool {
 func (p *pipe) setReadDeadline(t time.Time) error {
 	return p.setDeadline(&p.readEnd, &p.readerClosed, t)
 }
+
 func (p *pipe) setWriteDeadline(t time.Time) error {
 	return p.setDeadline(&p.writeEnd, &p.writerClosed, t)
 }

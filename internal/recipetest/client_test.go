@@ -21,7 +21,6 @@ func TestWatchAtEveryStep(t *testing.T) {
 			return err
 		},
 		Act: func(ctx context.Context, p *Party) error {
-
 			got := ""
 			for ev, err := range p.Client.Watch(ctx, node(p), client.Initial(client.Linearizable), client.WithData()) {
 				if err != nil {

@@ -72,7 +72,7 @@ func (r *run) do(ctx context.Context) Outcome {
 	out.Err = r.await("Act", r.act)
 	r.strike.armed.Store(false)
 	out.Struck = r.strike.struck()
-	if out.Err != nil && !(out.Struck && r.strike.fault.mayFail()) {
+	if out.Err != nil && (!out.Struck || !r.strike.fault.mayFail()) {
 		r.fail("Act returned an error for nothing: %v", out.Err)
 	}
 	for _, v := range r.rivals {
