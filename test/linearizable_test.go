@@ -165,19 +165,25 @@ func call(ctx context.Context, c *client.Client, in registerInput) (registerOutp
 	return registerOutput{version: st.Version}, err
 }
 
-// check fails the test if the history cannot be put in order, and draws it.
 func (h *history) check(t *testing.T) {
+	t.Helper()
+	h.checkBy(t, registers)
+}
+
+// checkBy fails the test if the history cannot be put in an order that the model
+// allows, and draws it.
+func (h *history) checkBy(t *testing.T, model porcupine.Model) {
 	t.Helper()
 	t.Logf("%d operations", len(h.ops))
 	if len(h.ops) < 1000 {
 		t.Errorf("only %d operations: the history shows little", len(h.ops))
 	}
-	result, info := porcupine.CheckOperationsVerbose(registers, h.ops, time.Minute)
+	result, info := porcupine.CheckOperationsVerbose(model, h.ops, time.Minute)
 	if result == porcupine.Ok {
 		return
 	}
 	path := filepath.Join(os.TempDir(), "coord-history.html")
-	if err := porcupine.VisualizePath(registers, info, path); err != nil {
+	if err := porcupine.VisualizePath(model, info, path); err != nil {
 		t.Log(err)
 	}
 	t.Errorf("the history is %s; it is drawn in %s", result, path)
