@@ -228,7 +228,7 @@ func TestClientIsLight(t *testing.T) {
 		}
 		for _, heavy := range []string{
 			"github.com/hashicorp/raft", "go.etcd.io/bbolt", "github.com/prometheus/client_golang/prometheus",
-			"github.com/spf13/cobra", "github.com/jackc/pgx/v5",
+			"github.com/spf13/cobra", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql", "modernc.org/sqlite",
 		} {
 			if slices.Contains(p.Deps, heavy) {
 				t.Errorf("%s depends on %s", p.own(), heavy)
