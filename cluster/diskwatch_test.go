@@ -75,3 +75,33 @@ func TestDiskWatchIsQuietAboutFastWrites(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// TestWhatComesBeforeAWriteIsAPartOfIt: tests make it hang or fail there.
+func TestWhatComesBeforeAWriteIsAPartOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := make(chan error, 8)
+		w := newDiskWatch(time.Second, func(err error) { fails <- err })
+		var order []string
+		w.before = func() error { order = append(order, "before"); return nil }
+		if err := w.do("write", func() error { order = append(order, "write"); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if len(order) != 2 || order[0] != "before" {
+			t.Errorf("order %v", order)
+		}
+		w.before = func() error { time.Sleep(time.Minute); return nil }
+		if err := w.do("write", func() error { return nil }); !errors.Is(err, errDiskFailed) {
+			t.Errorf("a write after a minute: %v", err)
+		}
+		if err := <-fails; !errors.Is(err, errDiskStalled) {
+			t.Errorf("cause %v", err)
+		}
+	})
+	broken := errors.New("broken")
+	var got error
+	w := newDiskWatch(0, func(err error) { got = err })
+	w.before = func() error { return broken }
+	if err := w.do("write", func() error { t.Error("it was tried"); return nil }); !errors.Is(err, broken) || !errors.Is(got, errDiskFailed) {
+		t.Errorf("%v, reported %v", err, got)
+	}
+}
