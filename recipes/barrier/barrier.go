@@ -2,9 +2,7 @@ package barrier
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/recipes/internal/settle"
@@ -31,7 +29,7 @@ const maxParents = 10
 // Missing parts of the path above it are made as containers.
 func (b *Barrier) Raise(ctx context.Context) error {
 	for tries := 0; ; tries++ {
-		_, err := b.c.Create(ctx, b.path, card(b.c))
+		_, err := b.c.Create(ctx, b.path, settle.Card(b.c))
 		switch {
 		case err == nil, errors.Is(err, client.ErrNodeExists):
 			return nil
@@ -84,16 +82,4 @@ func (b *Barrier) Wait(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
-}
-
-// card is the data of a raised barrier and of a member's entry.
-func card(c *client.Client) []byte {
-	b, err := json.Marshal(struct {
-		Owner string    `json:"owner"`
-		Since time.Time `json:"since"`
-	}{c.Session().Name(), time.Now().UTC().Truncate(time.Millisecond)})
-	if err != nil {
-		return nil // a string and a time: it does not fail
-	}
-	return b
 }

@@ -64,15 +64,13 @@ type member struct {
 	d      *Double
 	folder client.Zxid // czxid of the folder
 	entry
-	stat client.Stat
+	own  settle.Node
 	last uint64 // of the round; set when it has opened
 
 	turn  chan struct{} // cap 1: who has put something in may use the fields below
 	gone  bool          // the entry is deleted, or is about to be, by ourselves
 	alone bool          // all have left
 }
-
-func (m *member) node() string { return m.d.path + "/" + m.name }
 
 // join puts an entry into the folder.
 func (d *Double) join(ctx context.Context) (*member, error) {
@@ -86,13 +84,12 @@ func (d *Double) join(ctx context.Context) (*member, error) {
 		}
 		ops := []client.Op{
 			client.OpCheckNode(d.path, folder, 0),
-			client.OpCreate(d.path+"/"+newPrefix(), card(d.c), client.WithEphemeral(), client.WithSequential()),
+			client.OpCreate(d.path+"/"+settle.Name(memberSuffix), settle.Card(d.c), client.WithEphemeral(), client.WithSequential()),
 		}
-		results, err := settle.Write(ctx, d.c, func(done []client.OpResult) {
-			_ = d.c.WriteAsync(nil, d.member(folder, done).removal())
-		}, ops...)
+		undo := func(made []client.OpResult) <-chan error { return settle.NodeOf(made[1]).Remove(d.c) }
+		made, err := settle.Write(ctx, d.c, undo, ops...)
 		if err == nil {
-			return d.member(folder, results), nil
+			return d.member(folder, settle.NodeOf(made[1])), nil
 		}
 		if !changed(err) {
 			return nil, err
@@ -101,12 +98,11 @@ func (d *Double) join(ctx context.Context) (*member, error) {
 	return nil, fmt.Errorf("barrier %s: %w", d.path, errAgain)
 }
 
-func (d *Double) member(folder client.Zxid, results []client.OpResult) *member {
-	made := results[1]
-	m := &member{d: d, folder: folder, stat: made.Stat, turn: make(chan struct{}, 1)}
-	m.name = strings.TrimPrefix(made.Path, d.path+"/")
-	if own := entriesOf([]string{m.name}); len(own) == 1 {
-		m.number = own[0].number
+func (d *Double) member(folder client.Zxid, own settle.Node) *member {
+	m := &member{d: d, folder: folder, own: own, turn: make(chan struct{}, 1)}
+	m.name = strings.TrimPrefix(own.Path, d.path+"/")
+	if e := entriesOf([]string{m.name}); len(e) == 1 {
+		m.number = e[0].number
 	}
 	return m
 }
@@ -115,9 +111,5 @@ func (d *Double) member(folder client.Zxid, results []client.OpResult) *member {
 // for that as long as ctx lasts, and a little longer.
 func (m *member) remove(ctx context.Context) {
 	m.gone = true
-	_, _ = settle.Async(ctx, m.d.c, settle.Grace, m.removal())
-}
-
-func (m *member) removal() client.Op {
-	return client.OpDeleteNode(m.node(), m.stat.Czxid, m.stat.EphemeralOwner)
+	_ = settle.Await(ctx, m.own.Remove(m.d.c), settle.Grace)
 }

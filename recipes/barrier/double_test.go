@@ -71,7 +71,7 @@ func leaveAll(t *testing.T, leaves ...func(context.Context) error) {
 // entries are the members' entries that are there.
 func entries(c *fakecoord.Cluster, path string) (n int) {
 	for _, p := range c.Paths(path + "/") {
-		if strings.Contains(p, infix) {
+		if strings.Contains(p, memberSuffix) {
 			n++
 		}
 	}

@@ -70,7 +70,7 @@ func (m *member) follow(ctx context.Context, at verdict) (verdict, error) {
 
 // guard ends the wait when the entry is deleted by somebody. It ends with ctx.
 func (m *member) guard(ctx context.Context, lost context.CancelCauseFunc) {
-	for ev, err := range m.d.c.Watch(ctx, m.node(), client.Since(m.stat.Czxid)) {
+	for ev, err := range m.d.c.Watch(ctx, m.own.Path, client.Since(m.own.Stat.Czxid)) {
 		switch {
 		case err != nil:
 			lost(err)
@@ -79,8 +79,8 @@ func (m *member) guard(ctx context.Context, lost context.CancelCauseFunc) {
 			lost(m.removed(ctx))
 			return
 		case ev.Type == client.EventResync:
-			st, ok, err := m.d.c.Exists(ctx, m.node(), client.Mode(client.Linearizable))
-			if err == nil && (!ok || st.Czxid != m.stat.Czxid) {
+			st, ok, err := m.d.c.Exists(ctx, m.own.Path, client.Mode(client.Linearizable))
+			if err == nil && (!ok || !m.own.Same(st)) {
 				lost(m.removed(ctx))
 				return
 			}
@@ -127,7 +127,7 @@ func (m *member) look(ctx context.Context, z client.Zxid) (verdict, error) {
 		m.last = s.Last
 		return inside, nil
 	}
-	place, err := m.d.c.Predecessor(ctx, m.node(), client.Mode(client.ReadSession), client.AtLeast(n.Zxid))
+	place, err := m.d.c.Predecessor(ctx, m.own.Path, client.Mode(client.ReadSession), client.AtLeast(n.Zxid))
 	switch {
 	case errors.Is(err, client.ErrNoNode):
 		return far, m.removed(ctx)

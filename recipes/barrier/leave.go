@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // leave gives up the place and returns when all of the round have.
@@ -54,11 +55,11 @@ func (m *member) step(ctx context.Context) error {
 		m.alone = true
 		return nil
 	case own == 0:
-		return m.untilGone(ctx, left[len(left)-1])
+		return settle.UntilGone(ctx, m.d.c, m.d.path+"/"+left[len(left)-1].name)
 	case !m.gone:
 		m.remove(ctx)
 	}
-	return m.untilGone(ctx, left[0])
+	return settle.UntilGone(ctx, m.d.c, m.d.path+"/"+left[0].name)
 }
 
 // inside reads who of the round is still there.
@@ -76,20 +77,4 @@ func (m *member) inside(ctx context.Context) ([]entry, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(entriesOf(names), func(e entry) bool { return e.number > m.last }), nil
-}
-
-// untilGone returns nil when the entry is not there or its changes may have been
-// missed.
-func (m *member) untilGone(ctx context.Context, e entry) error {
-	for ev, err := range m.d.c.Watch(ctx, m.d.path+"/"+e.name, client.Initial(client.ReadSession)) {
-		if err != nil {
-			return err
-		}
-		switch ev.Type {
-		case client.EventAbsent, client.EventDeleted, client.EventResync:
-			return nil
-		default: // it is still there
-		}
-	}
-	return ctx.Err()
 }

@@ -3,7 +3,6 @@ package barrier
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,7 +54,7 @@ type entry struct {
 	number uint64
 }
 
-const infix = "-member-"
+const memberSuffix = "member-" // of their names, before the number
 
 // entriesOf picks the members' entries out of the children's names, in the order
 // in which they came.
@@ -63,7 +62,7 @@ func entriesOf(names []string) []entry {
 	var out []entry
 	for _, name := range names {
 		n, ok := znode.SequenceOf(name)
-		if ok && strings.HasSuffix(strings.TrimRight(name, "0123456789"), infix) {
+		if ok && strings.HasSuffix(strings.TrimRight(name, "0123456789"), "-"+memberSuffix) {
 			out = append(out, entry{name, n})
 		}
 	}
@@ -71,14 +70,6 @@ func entriesOf(names []string) []entry {
 		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
 	})
 	return out
-}
-
-// newPrefix is the name of a new entry, up to its number.
-func newPrefix() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it does not fail
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("_c_%x-%x-%x-%x-%x%s", b[:4], b[4:6], b[6:8], b[8:10], b[10:], infix)
 }
 
 // errAgain asks for another try: the folder has changed meanwhile.

@@ -27,7 +27,7 @@ func (l *Leadership) publish(ctx context.Context, value []byte) error {
 	ctx, cancel := renewal.Within(ctx, l.Context())
 	defer cancel()
 	node := l.e.leaderNode()
-	undo := func(r []client.OpResult) { l.remove(r[len(r)-1].Stat) }
+	undo := func(made []client.OpResult) <-chan error { return l.remove(made[len(made)-1].Stat) }
 	var replace *client.Stat
 	for range maxTries {
 		ops := []client.Op{l.Guard(), client.OpCreate(node, data, client.WithEphemeral())}
@@ -64,7 +64,7 @@ func (l *Leadership) publish(ctx context.Context, value []byte) error {
 // node as it should be.
 func failed(err error, i int) bool {
 	var e *client.Error
-	return errors.As(err, &e) && e.Index == i && (errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion))
+	return errors.As(err, &e) && e.Index == i && settle.Missing(err)
 }
 
 // published takes note of the znode; if the leadership is over meanwhile it goes
@@ -93,8 +93,8 @@ func (l *Leadership) takeDown() {
 	}
 }
 
-func (l *Leadership) remove(stat client.Stat) {
-	renewal.Remove(l.c, l.e.leaderNode(), stat.Czxid, stat.EphemeralOwner)
+func (l *Leadership) remove(stat client.Stat) <-chan error {
+	return settle.Node{Path: l.e.leaderNode(), Stat: stat}.Remove(l.c)
 }
 
 func (l *Leadership) card(value []byte) ([]byte, error) {

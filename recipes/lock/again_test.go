@@ -34,7 +34,7 @@ func TestEntryThatComesAgainIsNotOurs(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.handle.ignore() // it does not hear of it
-		remake(t, c, s.c, p.entry.path)
+		remake(t, c, s.c, p.entry.Path)
 		release(t, holder)
 		if err := p.untilFirst(ctx); !errors.Is(err, ErrDeleted) {
 			t.Fatalf("first in the queue: %v", err)
@@ -53,7 +53,7 @@ func TestEntryThatComesAgainIsNotOurs(t *testing.T) {
 			t.Fatalf("leave: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if l := left(c); len(l) != 1 || l[0] != p.entry.path {
+		if l := left(c); len(l) != 1 || l[0] != p.entry.Path {
 			t.Fatalf("left: %v", l)
 		}
 	})
@@ -232,7 +232,7 @@ func TestMissedChangesAreMadeUpFor(t *testing.T) {
 		}
 		next := w.wantGranted(t)
 		w = ask(t, ctx, "second waiter", acquire(connect(t, c, long)))
-		forget(func() { c.Delete(next.place.entry.path); c.Delete(next.Node()) })
+		forget(func() { c.Delete(next.place.entry.Path); c.Delete(next.Node()) })
 		release(t, w.wantGranted(t))
 	})
 }

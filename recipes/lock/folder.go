@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // Kind says what sort of lock stands at a path.
@@ -123,26 +124,5 @@ func (f *folder) fullPath() string {
 	return f.path
 }
 
-// makeFolder makes the lock's path, all missing parts as containers. A part that
-// was empty may go while the next one is made; then it begins anew.
-func (f *folder) makeFolder(ctx context.Context) (err error) {
-	for range maxParents {
-		if err = f.makeParts(ctx); !errors.Is(err, client.ErrNoNode) {
-			return err
-		}
-	}
-	return err
-}
-
-func (f *folder) makeParts(ctx context.Context) error {
-	for i := 1; i <= len(f.path); i++ {
-		if i < len(f.path) && f.path[i] != '/' {
-			continue
-		}
-		_, err := f.c.Create(ctx, f.path[:i], nil, client.WithContainer())
-		if err != nil && !errors.Is(err, client.ErrNodeExists) {
-			return err
-		}
-	}
-	return nil
-}
+// makeFolder makes the lock's path, all missing parts as containers.
+func (f *folder) makeFolder(ctx context.Context) error { return settle.Folders(ctx, f.c, f.path) }

@@ -2,14 +2,13 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path"
 	"sync"
 	"time"
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // Handle is one acquisition. It is safe for concurrent use.
@@ -22,22 +21,21 @@ type Handle struct {
 	stop    func() bool // of the wait for the session's end
 
 	// mu guards the fields below.
-	mu       sync.Mutex
-	timer    *time.Timer
-	held     mark        // what it depends on: the queue entry, or the slot taken for it
-	token    fence.Token // 0 while it is not known yet
-	holds    bool        // the lock was granted
-	unwatch  context.CancelFunc
-	over     error         // not nil once lost or released: the cause of ctx
-	released chan struct{} // not nil once Release was called; closed when relErr is set
-	relErr   error
+	mu      sync.Mutex
+	timer   *time.Timer
+	held    settle.Node // what it depends on: the queue entry, or the slot taken for it
+	token   fence.Token // 0 while it is not known yet
+	holds   bool        // the lock was granted
+	unwatch context.CancelFunc
+	over    error      // not nil once lost or released: the cause of ctx
+	release *releasing // not nil once Release was called
 }
 
 // newHandle begins to watch over a queue entry, already while it waits.
 func newHandle(p *spot) *Handle {
 	h := &Handle{place: p, session: p.f.c.Session(), held: p.entry, lost: make(chan struct{})}
 	if p.role == roleLock { // known from the beginning
-		h.token = fence.Token(p.entry.stat.Czxid)
+		h.token = fence.Token(p.entry.Stat.Czxid)
 	}
 	h.ctx, h.cancel = context.WithCancelCause(withHandle(context.Background(), h))
 	h.stop = context.AfterFunc(h.session.Context(), func() { h.lose(context.Cause(h.session.Context())) })
@@ -49,7 +47,7 @@ func newHandle(p *spot) *Handle {
 }
 
 // granted says by what the lock is held from now on, and the token.
-func (h *Handle) granted(by mark, token fence.Token) {
+func (h *Handle) granted(by settle.Node, token fence.Token) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held, h.token, h.holds = by, token, true
@@ -69,9 +67,9 @@ func (h *Handle) Path() string { return h.place.f.path }
 
 // Node is the path of the znode by which the lock is held: the holder's queue
 // entry, or its slot of a semaphore.
-func (h *Handle) Node() string { return h.node().path }
+func (h *Handle) Node() string { return h.node().Path }
 
-func (h *Handle) node() mark {
+func (h *Handle) node() settle.Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.held
@@ -141,11 +139,11 @@ func (h *Handle) Verify(ctx context.Context) error {
 		return over
 	}
 	n := h.node()
-	st, ok, err := h.place.f.c.Exists(ctx, n.path, client.Mode(client.Linearizable))
+	st, ok, err := h.place.f.c.Exists(ctx, n.Path, client.Mode(client.Linearizable))
 	if err != nil {
 		return err
 	}
-	if !ok || st.Czxid != n.stat.Czxid || st.EphemeralOwner != n.stat.EphemeralOwner {
+	if !ok || !n.Same(st) {
 		h.lose(ErrDeleted)
 	}
 	h.mu.Lock()
@@ -156,79 +154,6 @@ func (h *Handle) Verify(ctx context.Context) error {
 // Guard goes first into a [client.Client.Txn]: the transaction fails unless this
 // very acquisition still holds the lock. A check of the path alone would also
 // pass for a later holder.
-func (h *Handle) Guard() client.Op { return h.node().check() }
-
-// Release gives the lock up. Its context is done before the request is sent. It
-// returns nil when the queue entry is gone, and an error that matches ErrLost if
-// the lock had been lost before; in no case does it touch another holder. It is
-// idempotent, and works with a ctx that is done: it waits a few seconds then. If
-// there is no answer in time the entry is removed as soon as the session can,
-// at the latest with the end of the session.
-func (h *Handle) Release(ctx context.Context) error {
-	h.check()
-	h.mu.Lock()
-	first := h.released == nil
-	if first {
-		h.released = make(chan struct{})
-	}
-	released := h.released
-	h.mu.Unlock()
-	if first {
-		err := h.release(ctx)
-		h.mu.Lock()
-		h.relErr = err
-		h.mu.Unlock()
-		close(released)
-	}
-	select {
-	case <-released:
-	case <-ctx.Done():
-		t := time.NewTimer(releaseGrace)
-		defer t.Stop()
-		select {
-		case <-released:
-		case <-t.C:
-			return fmt.Errorf("release %s: %w", h.Path(), ctx.Err())
-		}
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.relErr
-}
-
-func (h *Handle) release(ctx context.Context) error {
-	if err := h.lostError(); err != nil {
-		if !h.sessionOver() {
-			remove(h.place.f.c, h.node())
-		}
-		return err
-	}
-	h.drop(ErrReleased)
-	err, ok := settled(remove(h.place.f.c, h.node()), h.graceOf(ctx))
-	switch {
-	case !ok:
-		return fmt.Errorf("release %s: %w: it is done as soon as the cluster answers", h.Path(), client.ErrUnknownOutcome)
-	case err == nil:
-		return nil
-	case h.sessionOver():
-		return h.lostBy(context.Cause(h.session.Context()))
-	case errors.Is(err, client.ErrNoNode), errors.Is(err, client.ErrBadVersion):
-		return h.lostBy(ErrDeleted)
-	default:
-		return err
-	}
-}
-
-// graceOf is how long Release waits for the removal of its entry.
-func (h *Handle) graceOf(ctx context.Context) time.Duration {
-	grace := h.session.Timeout() + releaseGrace // the session ends before that
-	if d, ok := ctx.Deadline(); ok {
-		grace = min(grace, time.Until(d)+releaseGrace)
-	}
-	if ctx.Err() != nil {
-		grace = releaseGrace
-	}
-	return grace
-}
+func (h *Handle) Guard() client.Op { return h.node().Check() }
 
 func (h *Handle) sessionOver() bool { return h.session.Context().Err() != nil }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/internal/settle"
 	"github.com/coordd/coord/znode"
 )
 
@@ -82,7 +83,7 @@ func (h *Handle) freeLater() {
 	h.mu.Unlock()
 	time.AfterFunc(wait, func() {
 		if !h.sessionOver() {
-			remove(h.place.f.c, h.node())
+			h.node().Remove(h.place.f.c)
 		}
 	})
 }
@@ -120,8 +121,8 @@ func (h *Handle) ignore() {
 	h.unwatch()
 }
 
-func (h *Handle) watchNode(ctx context.Context, n mark) {
-	for ev, err := range h.place.f.c.Watch(ctx, n.path, client.Since(n.stat.Czxid)) {
+func (h *Handle) watchNode(ctx context.Context, n settle.Node) {
+	for ev, err := range h.place.f.c.Watch(ctx, n.Path, client.Since(n.Stat.Czxid)) {
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -1,15 +1,14 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // MultiHandle is one acquisition of several locks. It is safe for concurrent
@@ -25,10 +24,9 @@ type MultiHandle struct {
 	lost    chan struct{}
 
 	// mu guards the fields below.
-	mu       sync.Mutex
-	over     error         // not nil once a lock is lost or released: the cause of ctx
-	released chan struct{} // not nil once Release was called; closed when relErr is set
-	relErr   error
+	mu      sync.Mutex
+	over    error      // not nil once a lock is lost or released: the cause of ctx
+	release *releasing // not nil once Release was called
 }
 
 func newMultiHandle(m *Multi, opts options, c card, made []client.OpResult) *MultiHandle {
@@ -163,69 +161,10 @@ func (h *MultiHandle) lostError() error {
 	return nil
 }
 
-// Release gives all locks up, in one transaction; see [Handle.Release]. It
-// returns an error that matches ErrLost if one had been lost before; the others
-// are given up all the same.
-func (h *MultiHandle) Release(ctx context.Context) error {
-	h.mu.Lock()
-	first := h.released == nil
-	if first {
-		h.released = make(chan struct{})
-	}
-	released := h.released
-	h.mu.Unlock()
-	if first {
-		err := h.release(ctx)
-		h.mu.Lock()
-		h.relErr = err
-		h.mu.Unlock()
-		close(released)
-	}
-	select {
-	case <-released:
-	case <-ctx.Done():
-		t := time.NewTimer(releaseGrace)
-		defer t.Stop()
-		select {
-		case <-released:
-		case <-t.C:
-			return fmt.Errorf("release %s: %w", h.paths(), ctx.Err())
-		}
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.relErr
-}
-
-func (h *MultiHandle) release(ctx context.Context) error {
-	lost := h.lostError()
-	h.drop(cmp.Or(lost, ErrReleased))
-	left := h.claimed()
-	if h.handles[0].sessionOver() || len(left) == 0 {
-		return lost
-	}
-	err, ok := settled(removeAll(h.c, left), h.handles[0].graceOf(ctx))
-	var gone *goneError
-	switch {
-	case lost != nil:
-		return lost
-	case !ok:
-		return fmt.Errorf("release %s: %w: it is done as soon as the cluster answers", h.paths(), client.ErrUnknownOutcome)
-	case err == nil:
-		return nil
-	case h.handles[0].sessionOver():
-		return h.handles[0].lostBy(context.Cause(h.handles[0].session.Context()))
-	case errors.As(err, &gone):
-		return h.handleOf(gone.nodes[0]).lostBy(ErrDeleted)
-	default:
-		return err
-	}
-}
-
 // handleOf is the handle that depends on the node.
-func (h *MultiHandle) handleOf(n mark) *Handle {
+func (h *MultiHandle) handleOf(n settle.Node) *Handle {
 	for _, l := range h.handles {
-		if l.Node() == n.path {
+		if l.Node() == n.Path {
 			return l
 		}
 	}
@@ -235,15 +174,14 @@ func (h *MultiHandle) handleOf(n mark) *Handle {
 // claimed ends the handles that nobody has released yet, as if each had been,
 // and returns their nodes: they are now the caller's to remove. That of a handle
 // that was lost is among them, as it may still be there.
-func (h *MultiHandle) claimed() []mark {
-	var out []mark
+func (h *MultiHandle) claimed() []settle.Node {
+	var out []settle.Node
 	for _, l := range h.handles {
 		lost := l.lostError()
 		l.mu.Lock()
-		mine := l.released == nil
+		mine := l.release == nil
 		if mine {
-			l.released, l.relErr = make(chan struct{}), lost
-			close(l.released)
+			l.release = released(lost)
 		}
 		l.mu.Unlock()
 		if mine {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // join puts an entry at the end of each queue, all in one transaction. If ctx
@@ -25,10 +26,10 @@ func (m *Multi) join(ctx context.Context) (*MultiHandle, error) {
 	if err != nil {
 		return nil, err
 	}
-	undo := func(made []client.OpResult) <-chan error { return removeAll(m.c, marksOf(made)) }
+	undo := func(made []client.OpResult) <-chan error { return removeAll(m.c, nodesOf(made)) }
 	for range maxParents {
 		c := opts.card(time.Now())
-		made, err := commit(ctx, m.c, undo, m.newEntries(opts, c)...)
+		made, err := settle.Write(ctx, m.c, undo, m.newEntries(opts, c)...)
 		if err == nil {
 			return newMultiHandle(m, opts, c, made), nil
 		}
@@ -53,10 +54,10 @@ func (m *Multi) newEntries(opts options, c card) []client.Op {
 	return ops
 }
 
-func marksOf(made []client.OpResult) []mark {
-	out := make([]mark, len(made))
+func nodesOf(made []client.OpResult) []settle.Node {
+	out := make([]settle.Node, len(made))
 	for i, r := range made {
-		out[i] = mark{r.Path, r.Stat}
+		out[i] = settle.NodeOf(r)
 	}
 	return out
 }
@@ -112,7 +113,7 @@ func (h *MultiHandle) grant(ctx context.Context) error {
 		}
 	}
 	for _, l := range h.handles {
-		l.granted(l.place.entry, fence.Token(l.place.entry.stat.Czxid))
+		l.granted(l.place.entry, fence.Token(l.place.entry.Stat.Czxid))
 	}
 	if err := one.enough(ctx); err != nil {
 		return err
@@ -126,9 +127,9 @@ func (h *MultiHandle) record(ctx context.Context) error {
 	c := h.handles[0].place.card
 	c.Acquired = now()
 	for _, l := range h.handles {
-		ops = append(ops, l.place.entry.check(), l.place.opts.acquired(l.place.entry.path, c.encode()))
+		ops = append(ops, l.place.entry.Check(), l.place.opts.acquired(l.place.entry.Path, c.encode()))
 	}
-	_, err := commit(ctx, h.c, nil, ops...)
+	_, err := settle.Write(ctx, h.c, nil, ops...)
 	var e *client.Error
 	switch {
 	case err == nil:
@@ -136,7 +137,7 @@ func (h *MultiHandle) record(ctx context.Context) error {
 			l.place.card = c
 		}
 		return nil
-	case (errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion)) && errors.As(err, &e) && e.Index >= 0:
+	case settle.Missing(err) && errors.As(err, &e) && e.Index >= 0:
 		return h.handles[e.Index/2].place.missing()
 	default:
 		return err
@@ -148,7 +149,7 @@ func (h *MultiHandle) leave(ctx context.Context, err error) error {
 	lost := h.lostError()
 	h.drop(cmp.Or(lost, ErrReleased))
 	if left := h.claimed(); !h.handles[0].sessionOver() {
-		_, _ = settled(removeAll(h.c, left), leaveGrace)
+		_ = settle.Await(ctx, removeAll(h.c, left), settle.Grace)
 	}
 	return h.handles[0].place.f.ended(ctx, cmp.Or(lost, err))
 }

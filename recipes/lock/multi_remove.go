@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // removeAll deletes nodes of ours, those very ones, in one transaction. One that
 // is not there any more is left out and the others are tried again. The requests
 // are made in any case, as soon as the session can. The outcome comes over the
 // channel: a *goneError if some had gone already.
-func removeAll(c *client.Client, nodes []mark) <-chan error {
+func removeAll(c *client.Client, nodes []settle.Node) <-chan error {
 	r := &removal{c: c, left: slices.Clone(nodes), done: make(chan error, 1)}
 	r.try()
 	return r.done
@@ -21,8 +22,8 @@ func removeAll(c *client.Client, nodes []mark) <-chan error {
 // removal is one run of removeAll. Its requests follow one another.
 type removal struct {
 	c    *client.Client
-	left []mark
-	gone []mark
+	left []settle.Node
+	gone []settle.Node
 	done chan error
 }
 
@@ -33,7 +34,7 @@ func (r *removal) try() {
 	}
 	ops := make([]client.Op, len(r.left))
 	for i, n := range r.left {
-		ops[i] = n.delete()
+		ops[i] = n.Delete()
 	}
 	if err := r.c.WriteAsync(r.answered, ops...); err != nil {
 		r.end(err)
@@ -42,7 +43,7 @@ func (r *removal) try() {
 
 // answered is called by the goroutine that receives answers.
 func (r *removal) answered(_ []client.OpResult, err error) {
-	if !errors.Is(err, client.ErrNoNode) && !errors.Is(err, client.ErrBadVersion) {
+	if !settle.Missing(err) {
 		r.end(err)
 		return
 	}
@@ -68,6 +69,6 @@ func (r *removal) end(err error) {
 }
 
 // goneError names the nodes that somebody else had deleted before.
-type goneError struct{ nodes []mark }
+type goneError struct{ nodes []settle.Node }
 
-func (e *goneError) Error() string { return fmt.Sprintf("%s: %v", e.nodes[0].path, ErrDeleted) }
+func (e *goneError) Error() string { return fmt.Sprintf("%s: %v", e.nodes[0].Path, ErrDeleted) }

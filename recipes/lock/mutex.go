@@ -54,6 +54,6 @@ func enterMutex(ctx context.Context, p *spot, _ bool) error {
 			return err
 		}
 	}
-	p.handle.granted(p.entry, fence.Token(p.entry.stat.Czxid))
+	p.handle.granted(p.entry, fence.Token(p.entry.Stat.Czxid))
 	return nil
 }

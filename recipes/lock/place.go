@@ -9,26 +9,12 @@ import (
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // maxParents bounds how often the lock's folder is made again because it was
 // reaped between its making and ours.
 const maxParents = 10
-
-// mark is a znode of ours, that very one: its path may come again.
-type mark struct {
-	path string
-	stat client.Stat // as it was created
-}
-
-// check fails a transaction in which the node is gone, or no longer ours.
-func (n mark) check() client.Op {
-	return client.OpCheckNode(n.path, n.stat.Czxid, n.stat.EphemeralOwner)
-}
-
-func (n mark) delete() client.Op {
-	return client.OpDeleteNode(n.path, n.stat.Czxid, n.stat.EphemeralOwner)
-}
 
 // spot is one place in the queue: a queue entry of our own.
 type spot struct {
@@ -36,21 +22,21 @@ type spot struct {
 	role   role
 	opts   options
 	card   card
-	entry  mark
+	entry  settle.Node
 	handle *Handle
 }
 
 // newSpot is the place behind an entry that was just made. It has no handle yet.
 func newSpot(f *folder, r role, opts options, c card, made client.OpResult) *spot {
-	return &spot{f: f, role: r, opts: opts, card: c, entry: mark{made.Path, made.Stat}}
+	return &spot{f: f, role: r, opts: opts, card: c, entry: settle.NodeOf(made)}
 }
 
 // name is that of the entry, in the lock's folder.
-func (p *spot) name() string { return strings.TrimPrefix(p.entry.path, p.f.path+"/") }
+func (p *spot) name() string { return strings.TrimPrefix(p.entry.Path, p.f.path+"/") }
 
 // newEntry is the operation that puts an entry at the end of the queue.
 func (f *folder) newEntry(r role, opts options, c card) client.Op {
-	return client.OpCreate(f.path+"/"+newPrefix(r), c.encode(), opts.entry()...)
+	return client.OpCreate(f.path+"/"+settle.Name(string(r)), c.encode(), opts.entry()...)
 }
 
 // join puts a new entry at the end of the queue. If ctx ends while it is not
@@ -64,10 +50,10 @@ func (f *folder) join(ctx context.Context, r role) (*spot, error) {
 	if err != nil {
 		return nil, err
 	}
-	undo := func(made []client.OpResult) <-chan error { return remove(f.c, mark{made[0].Path, made[0].Stat}) }
+	undo := func(made []client.OpResult) <-chan error { return settle.NodeOf(made[0]).Remove(f.c) }
 	for range maxParents {
 		c := opts.card(time.Now())
-		made, err := commit(ctx, f.c, undo, f.newEntry(r, opts, c))
+		made, err := settle.Write(ctx, f.c, undo, f.newEntry(r, opts, c))
 		if err == nil {
 			p := newSpot(f, r, opts, c, made[0])
 			p.handle = newHandle(p)
@@ -103,7 +89,7 @@ func (p *spot) leave(ctx context.Context, err error) error {
 		err = lost
 	} else {
 		p.handle.drop(ErrReleased)
-		_, _ = settled(remove(p.f.c, p.handle.node()), leaveGrace)
+		_ = settle.Await(ctx, p.handle.node().Remove(p.f.c), settle.Grace)
 	}
 	return p.f.ended(ctx, err)
 }
@@ -131,7 +117,7 @@ func (p *spot) look(ctx context.Context) (client.Place, error) {
 	if err != nil && !errors.Is(err, client.ErrNoNode) {
 		return client.Place{}, err
 	}
-	if err != nil || at.Stat.Czxid != p.entry.stat.Czxid || at.Stat.EphemeralOwner != p.entry.stat.EphemeralOwner {
+	if err != nil || !p.entry.Same(at.Stat) {
 		return client.Place{}, p.missing()
 	}
 	if k := kindOf(at.Before); k != "" && k != p.f.kind {
@@ -175,26 +161,10 @@ func (p *spot) untilFirst(ctx context.Context) error {
 		if err != nil || at.Before == "" {
 			return err
 		}
-		if err := p.untilGone(ctx, at.Before); err != nil {
+		if err := settle.UntilGone(ctx, p.f.c, at.Before); err != nil {
 			return err
 		}
 	}
-}
-
-// untilGone returns nil when the node is not there or its changes may have been
-// missed.
-func (p *spot) untilGone(ctx context.Context, node string) error {
-	for ev, err := range p.f.c.Watch(ctx, node, client.Initial(client.ReadSession)) {
-		if err != nil {
-			return err
-		}
-		switch ev.Type {
-		case client.EventAbsent, client.EventDeleted, client.EventResync:
-			return nil
-		default: // it is still there
-		}
-	}
-	return ctx.Err()
 }
 
 // record writes down, in the entry itself, that it holds the lock. From then on
@@ -203,8 +173,8 @@ func (p *spot) untilGone(ctx context.Context, node string) error {
 func (p *spot) record(ctx context.Context) (client.Stat, error) {
 	c := p.card
 	c.Acquired = now()
-	done, err := commit(ctx, p.f.c, nil, p.entry.check(), p.opts.acquired(p.entry.path, c.encode()))
-	if errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion) {
+	done, err := settle.Write(ctx, p.f.c, nil, p.entry.Check(), p.opts.acquired(p.entry.Path, c.encode()))
+	if settle.Missing(err) {
 		err = p.missing()
 	}
 	if err != nil {

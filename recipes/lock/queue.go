@@ -2,8 +2,6 @@ package lock
 
 import (
 	"cmp"
-	"crypto/rand"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -104,14 +102,4 @@ func kindOf(name string) Kind {
 	default:
 		return ""
 	}
-}
-
-// newPrefix is the name of a new entry, up to its number. The random part tells
-// it from every other entry, also from one that has the same number because the
-// folder was deleted and made anew meanwhile.
-func newPrefix(r role) string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it does not fail
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-%s", b[:4], b[4:6], b[6:8], b[8:10], b[10:], r)
 }

@@ -2,12 +2,12 @@ package lock
 
 import (
 	"bytes"
-	"regexp"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 func TestQueueIsOrderedByNumber(t *testing.T) {
@@ -34,17 +34,11 @@ func TestQueueIsOrderedByNumber(t *testing.T) {
 	}
 }
 
-func TestNamesAreCuratorsAndUnique(t *testing.T) {
-	form := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-lock-$`)
-	seen := map[string]bool{}
-	for range 1000 {
-		p := newPrefix(roleLock)
-		if !form.MatchString(p) || seen[p] {
-			t.Fatal(p)
-		}
-		seen[p] = true
-		if e, ok := parseEntry(p + "0000000007"); !ok || e.pattern != PatternCurator || e.number != 7 {
-			t.Fatalf("%+v", e)
+func TestOwnNamesAreRead(t *testing.T) {
+	for _, r := range []role{roleLock, roleRead, roleWrite, roleSlot} {
+		name := settle.Name(string(r)) + "0000000007"
+		if e, ok := parseEntry(name); !ok || e.pattern != PatternCurator || e.number != 7 || roleOf(name) != r {
+			t.Fatalf("%s: %+v", name, e)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (p *spot) refusing(ctx context.Context) (waiting context.Context, stop func
 		return ctx, func() {}
 	}
 	return refusing(ctx, func(ctx context.Context) error {
-		return refusal(ctx, p.f.c, []string{p.entry.path})
+		return refusal(ctx, p.f.c, []string{p.entry.Path})
 	})
 }
 
@@ -89,7 +89,7 @@ func (h *MultiHandle) refuseDeadlock() func(context.Context) error {
 	}
 	var own []string
 	for _, l := range h.handles {
-		own = append(own, l.place.entry.path)
+		own = append(own, l.place.entry.Path)
 	}
 	return func(ctx context.Context) error { return refusal(ctx, h.c, own) }
 }

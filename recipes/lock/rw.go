@@ -78,11 +78,11 @@ func enterRW(ctx context.Context, p *spot, _ bool) error {
 func (p *spot) predecessor(ctx context.Context) (client.Place, error) {
 	opts := []client.ReadOption{client.Mode(client.ReadSession)}
 	if p.role != roleRead {
-		return p.f.c.Predecessor(ctx, p.entry.path, opts...)
+		return p.f.c.Predecessor(ctx, p.entry.Path, opts...)
 	}
-	at, err := p.f.c.Predecessor(ctx, p.entry.path, append(opts, client.Containing(string(roleWrite)))...)
+	at, err := p.f.c.Predecessor(ctx, p.entry.Path, append(opts, client.Containing(string(roleWrite)))...)
 	if err != nil || at.Before != "" || at.Ahead == 0 {
 		return at, err
 	}
-	return p.f.c.Predecessor(ctx, p.entry.path, append(opts, client.Containing("-"+string(roleLock)))...)
+	return p.f.c.Predecessor(ctx, p.entry.Path, append(opts, client.Containing("-"+string(roleLock)))...)
 }

@@ -267,7 +267,7 @@ func (s *schedule) note(format string, args ...any) {
 func (s *schedule) enter(c *contender, h *Handle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	number, _ := znode.SequenceOf(path.Base(h.place.entry.path))
+	number, _ := znode.SequenceOf(path.Base(h.place.entry.Path))
 	s.grants = append(s.grants, grant{c, number, h.FencingToken()})
 	s.note("%d %s number %d token %s slot %d", c.id, c.role, number, h.FencingToken(), h.Slot())
 	c.handle = h

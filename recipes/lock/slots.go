@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // slotsOf is the folder of a semaphore's slots. Its data is a slotsCard; each
@@ -178,18 +179,18 @@ func (s *Semaphore) take(ctx context.Context, p *spot, at slotsView) (bool, erro
 	c.Acquired = now()
 	slot := slotsOf(s.path) + "/" + strconv.Itoa(at.free)
 	ops := []client.Op{
-		p.entry.delete(),
+		p.entry.Delete(),
 		client.OpCheckNode(slotsOf(s.path), at.node.Stat.Czxid, 0),
 		client.OpCheck(slotsOf(s.path), at.node.Stat.Version),
 		client.OpCreate(slot, c.encode(), p.opts.slot()...),
 	}
-	undo := func(done []client.OpResult) <-chan error { return remove(s.c, mark{slot, done[3].Stat}) }
+	undo := func(done []client.OpResult) <-chan error { return settle.NodeOf(done[3]).Remove(s.c) }
 	p.handle.ignore() // the entry goes by our own doing
-	done, err := commit(ctx, s.c, undo, ops...)
+	done, err := settle.Write(ctx, s.c, undo, ops...)
 	if err == nil {
 		p.card = c
-		by := mark{slot, done[3].Stat}
-		p.handle.granted(by, fence.Token(by.stat.Czxid))
+		by := settle.NodeOf(done[3])
+		p.handle.granted(by, fence.Token(by.Stat.Czxid))
 		p.handle.watch()
 		return true, nil
 	}
@@ -199,9 +200,9 @@ func (s *Semaphore) take(ctx context.Context, p *spot, at slotsView) (bool, erro
 		return false, err
 	}
 	switch {
-	case e.Index == 0 && (errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion)):
+	case e.Index == 0 && settle.Missing(err):
 		return false, p.missing()
-	case errors.Is(err, client.ErrNoNode), errors.Is(err, client.ErrBadVersion), errors.Is(err, client.ErrNodeExists):
+	case settle.Missing(err), errors.Is(err, client.ErrNodeExists):
 		return false, nil
 	default:
 		return false, err

@@ -3,10 +3,10 @@ package lock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // now is a time as a card has it.
@@ -32,8 +32,8 @@ func (h *Handle) SetValue(ctx context.Context, value []byte) error {
 	if over != nil {
 		return over
 	}
-	_, err := h.place.f.c.Txn(ctx, n.check(), client.OpSet(n.path, c.encode(), client.AnyVersion))
-	if errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion) {
+	_, err := h.place.f.c.Txn(ctx, n.Check(), client.OpSet(n.Path, c.encode(), client.AnyVersion))
+	if settle.Missing(err) {
 		return cmp.Or(h.Verify(ctx), err)
 	}
 	return err

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/coordd/coord/client"
-	"github.com/coordd/coord/recipes/internal/renewal"
 	"github.com/coordd/coord/recipes/internal/settle"
 )
 
@@ -63,7 +62,7 @@ func (e *entry) join(ctx context.Context) (client.Stat, error) {
 		switch {
 		case err == nil:
 			return stat, nil
-		case replace != nil && at == 0 && renewal.Gone(err):
+		case replace != nil && at == 0 && settle.Gone(err):
 			replace = nil
 		case errors.Is(err, client.ErrNoNode):
 			if err := settle.Folders(ctx, e.c, e.g.path); err != nil {
@@ -98,10 +97,7 @@ func (e *entry) create(ctx context.Context, replace *client.Stat) (stat client.S
 	if replace != nil {
 		ops = slices.Insert(ops, 0, client.OpDeleteNode(node, replace.Czxid, replace.EphemeralOwner))
 	}
-	undo := func(r []client.OpResult) {
-		own := r[len(r)-1].Stat
-		renewal.Remove(e.c, node, own.Czxid, own.EphemeralOwner)
-	}
+	undo := func(made []client.OpResult) <-chan error { return settle.NodeOf(made[len(made)-1]).Remove(e.c) }
 	results, err := settle.Write(ctx, e.c, undo, ops...)
 	var ce *client.Error
 	if errors.As(err, &ce) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/recipes/internal/renewal"
+	"github.com/coordd/coord/recipes/internal/settle"
 )
 
 // keptSessions is how many of its own former sessions a membership remembers, to
@@ -189,8 +190,8 @@ func (m *Membership) remove(s *renewal.Sessions) {
 		t := time.NewTimer(session.Timeout() + leaveGrace) // the session ends before that
 		defer t.Stop()
 		select {
-		case err = <-renewal.Remove(session.Client(), m.Node(), stat.Czxid, stat.EphemeralOwner):
-			if renewal.Gone(err) || session.Context().Err() != nil {
+		case err = <-settle.Node{Path: m.Node(), Stat: stat}.Remove(session.Client()):
+			if settle.Gone(err) || session.Context().Err() != nil {
 				err = nil
 			}
 		case <-t.C:

@@ -130,7 +130,7 @@ func (c *claim) finish(state string, folders []string, more ...client.Op) error 
 		folders = append(folders, keysFolder)
 	}
 	for range maxParents {
-		ops := []client.Op{c.removal(), client.OpDeleteNode(c.itemNode(), c.item.czxid, 0)}
+		ops := []client.Op{c.own().Delete(), client.OpDeleteNode(c.itemNode(), c.item.czxid, 0)}
 		if keyed && forget {
 			ops = append(ops, client.OpDelete(key, client.AnyVersion))
 		}
@@ -154,7 +154,7 @@ func (c *claim) finish(state string, folders []string, more ...client.Op) error 
 // giveBack deletes the claim. With a delay, a znode with a time limit takes its
 // place.
 func (c *claim) giveBack(delay time.Duration) error {
-	ops := []client.Op{c.removal()}
+	ops := []client.Op{c.own().Delete()}
 	if delay > 0 {
 		ops = append(ops, client.OpCreate(c.node(), []byte("held back"), client.WithTTL(ttl(delay))))
 	}

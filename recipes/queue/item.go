@@ -168,7 +168,7 @@ func (it *Item) watchClaim() {
 			return
 		case ev.Type == client.EventResync:
 			st, ok, err := c.q.c.Exists(it.ctx, c.node(), client.Mode(client.Linearizable))
-			if err == nil && (!ok || st.Czxid != c.stat.Czxid) {
+			if err == nil && (!ok || !c.own().Same(st)) {
 				it.lose(it.removed())
 				return
 			}

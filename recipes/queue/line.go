@@ -13,8 +13,7 @@ import (
 // exclusive; that is the claim itself.
 type place struct {
 	q    *Queue
-	node string
-	stat client.Stat
+	own  settle.Node
 	gone bool // it is deleted already
 }
 
@@ -24,10 +23,11 @@ var errAgain = errors.New("queue: the place in the line was deleted")
 // join puts an entry at the end of the line.
 func (q *Queue) join(ctx context.Context) (*place, error) {
 	for range maxParents {
-		op := client.OpCreate(q.at(takersFolder)+"/"+newTaker(), card(q.c), client.WithEphemeral(), client.WithSequential())
-		results, err := settle.Write(ctx, q.c, func(done []client.OpResult) { q.place(done[0]).abandon() }, op)
+		op := client.OpCreate(q.at(takersFolder)+"/"+settle.Name("take-"), settle.Card(q.c), client.WithEphemeral(), client.WithSequential())
+		undo := func(made []client.OpResult) <-chan error { return settle.NodeOf(made[0]).Remove(q.c) }
+		made, err := settle.Write(ctx, q.c, undo, op)
 		if err == nil {
-			return q.place(results[0]), nil
+			return &place{q: q, own: settle.NodeOf(made[0])}, nil
 		}
 		if !errors.Is(err, client.ErrNoNode) {
 			return nil, err
@@ -39,53 +39,27 @@ func (q *Queue) join(ctx context.Context) (*place, error) {
 	return nil, q.noFolder()
 }
 
-func (q *Queue) place(made client.OpResult) *place {
-	return &place{q: q, node: made.Path, stat: made.Stat}
-}
-
-func (p *place) removal() client.Op {
-	return client.OpDeleteNode(p.node, p.stat.Czxid, p.stat.EphemeralOwner)
-}
-
-// abandon has the entry deleted as soon as the session can, without waiting.
-func (p *place) abandon() { _ = p.q.c.WriteAsync(nil, p.removal()) }
-
 // leave deletes the entry and waits for that as long as ctx lasts, and a little
 // longer.
 func (p *place) leave(ctx context.Context) {
 	if !p.gone {
 		p.gone = true
-		_, _ = settle.Async(ctx, p.q.c, settle.Grace, p.removal())
+		_ = settle.Await(ctx, p.own.Remove(p.q.c), settle.Grace)
 	}
 }
 
 // first returns when the place is the first in the line.
 func (p *place) first(ctx context.Context) error {
 	for {
-		at, err := p.q.c.Predecessor(ctx, p.node, client.Mode(client.ReadSession))
-		if errors.Is(err, client.ErrNoNode) || err == nil && at.Stat.Czxid != p.stat.Czxid {
+		at, err := p.q.c.Predecessor(ctx, p.own.Path, client.Mode(client.ReadSession))
+		if errors.Is(err, client.ErrNoNode) || err == nil && !p.own.Same(at.Stat) {
 			return errAgain
 		}
 		if err != nil || at.Before == "" {
 			return err
 		}
-		if err := p.untilGone(ctx, at.Before); err != nil {
+		if err := settle.UntilGone(ctx, p.q.c, at.Before); err != nil {
 			return err
 		}
 	}
-}
-
-// untilGone returns when the node is not there or its changes may have been missed.
-func (p *place) untilGone(ctx context.Context, node string) error {
-	for ev, err := range p.q.c.Watch(ctx, node, client.Initial(client.ReadSession)) {
-		if err != nil {
-			return err
-		}
-		switch ev.Type {
-		case client.EventAbsent, client.EventDeleted, client.EventResync:
-			return nil
-		default: // it is still there
-		}
-	}
-	return ctx.Err()
 }

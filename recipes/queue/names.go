@@ -108,9 +108,3 @@ func newID() string {
 	_, _ = rand.Read(b[:]) // it does not fail
 	return hex.EncodeToString(b[:])
 }
-
-// newTaker is the name of a new place in the line, up to its number.
-func newTaker() string {
-	id := newID()
-	return fmt.Sprintf("_c_%s-%s-%s-%s-%s-take-", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
-}

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -74,15 +73,13 @@ func (c *claim) itemNode() string { return c.q.at(itemsFolder) + "/" + c.item.na
 func (c *claim) folder() string   { return c.q.at(itemsFolder) + "/" + claimsFolder }
 func (c *claim) node() string     { return c.folder() + "/" + c.item.name.text }
 
-// removal deletes this very claim; it fails if it is lost.
-func (c *claim) removal() client.Op {
-	return client.OpDeleteNode(c.node(), c.stat.Czxid, c.stat.EphemeralOwner)
-}
+// own is this very claim, once it is made.
+func (c *claim) own() settle.Node { return settle.Node{Path: c.node(), Stat: c.stat} }
 
 // abandon has the claim deleted as soon as the session can. A nil claim is none.
 func (c *claim) abandon() {
 	if c != nil {
-		_ = c.q.c.WriteAsync(nil, c.removal())
+		c.own().Remove(c.q.c)
 	}
 }
 
@@ -137,20 +134,18 @@ func rest(ctx context.Context) error {
 func (p *place) try(ctx context.Context, c *claim) (bool, error) {
 	delivery := c.itemNode() + "/" + deliveryName + newID()
 	ops := []client.Op{
-		client.OpCreate(c.node(), card(p.q.c), client.WithEphemeral()),
+		client.OpCreate(c.node(), settle.Card(p.q.c), client.WithEphemeral()),
 		client.OpCheckNode(c.itemNode(), c.item.czxid, 0),
 		client.OpCreate(delivery, nil), client.OpDelete(delivery, client.AnyVersion),
 	}
 	line := len(ops)
 	if !p.gone {
-		ops = append(ops, p.removal())
+		ops = append(ops, p.own.Delete())
 	}
-	results, err := settle.Write(ctx, p.q.c, func(done []client.OpResult) {
-		c.stat = done[0].Stat
-		c.abandon()
-	}, ops...)
+	undo := func(made []client.OpResult) <-chan error { return settle.NodeOf(made[0]).Remove(p.q.c) }
+	made, err := settle.Write(ctx, p.q.c, undo, ops...)
 	if err == nil {
-		p.gone, c.stat = true, results[0].Stat
+		p.gone, c.stat = true, made[0].Stat
 		return true, nil
 	}
 	var e *client.Error
@@ -170,16 +165,4 @@ func (p *place) try(ctx context.Context, c *claim) (bool, error) {
 // not as it should be.
 func refused(err error) bool {
 	return errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion) || errors.Is(err, client.ErrNodeExists)
-}
-
-// card is the data of claims and places: who it is.
-func card(c *client.Client) []byte {
-	b, err := json.Marshal(struct {
-		Owner string    `json:"owner"`
-		Since time.Time `json:"since"`
-	}{c.Session().Name(), time.Now().UTC().Truncate(time.Millisecond)})
-	if err != nil {
-		return nil // a string and a time: it does not fail
-	}
-	return b
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 )
@@ -35,10 +36,8 @@ func fake(t *testing.T, f func(t *testing.T, c *fakecoord.Cluster, cl *client.Cl
 
 func entry() client.Op { return client.OpCreate("/e-", nil, client.WithSequential()) }
 
-func undoing(cl *client.Client) func([]client.OpResult) {
-	return func(done []client.OpResult) {
-		_ = cl.WriteAsync(nil, client.OpDeleteNode(done[0].Path, done[0].Stat.Czxid, 0))
-	}
+func undoing(cl *client.Client) func([]client.OpResult) <-chan error {
+	return func(made []client.OpResult) <-chan error { return NodeOf(made[0]).Remove(cl) }
 }
 
 func TestWriteReturnsWhatWasDone(t *testing.T) {
@@ -75,13 +74,51 @@ func TestWhatIsDoneTooLateIsUndone(t *testing.T) {
 	}
 }
 
-func TestAsyncGoesOnWithoutItsCaller(t *testing.T) {
+// TestWriteThatIsNotUndoneIsNotDenied: one who asks for no undo has to know what
+// became of the write, or that this is not known.
+func TestWriteThatIsNotUndoneIsNotDenied(t *testing.T) {
+	for _, silence := range []time.Duration{Grace / 2, 10 * Grace} {
+		fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
+			c.Server("n1").Mute()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			time.AfterFunc(time.Second+silence, c.Server("n1").Unmute)
+			made, err := Write(ctx, cl, nil, entry())
+			if known := silence < Grace; known && (err != nil || len(made) != 1) {
+				t.Fatal(made, err)
+			} else if !known && (!errors.Is(err, client.ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded)) {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if len(c.Paths("/e-")) != 1 {
+				t.Fatal("it was undone")
+			}
+		})
+	}
+}
+
+// TestUndoIsWaitedFor: when Write returns nothing is left, if the cluster answers
+// in time.
+func TestUndoIsWaitedFor(t *testing.T) {
+	fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c.OnWrite(func(*coordpb.Write) { cancel() })
+		if _, err := Write(ctx, cl, undoing(cl), entry()); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if left := c.Paths("/e-"); len(left) != 0 {
+			t.Fatalf("left: %v", left)
+		}
+	})
+}
+
+func TestWhatIsSentIsDoneWithoutItsCaller(t *testing.T) {
 	fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
 		c.Freeze()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		began := time.Now()
-		if _, err := Async(ctx, cl, Grace, entry()); !errors.Is(err, client.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
+		if err := Await(ctx, Send(cl, entry()), Grace); !errors.Is(err, client.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != Grace {
@@ -92,7 +129,7 @@ func TestAsyncGoesOnWithoutItsCaller(t *testing.T) {
 		if len(c.Paths("/e-")) != 1 {
 			t.Fatal("it was not done")
 		}
-		if _, err := Async(ctx, cl, Grace, entry()); err != nil { // done in time, although ctx is over
+		if err := Await(ctx, Send(cl, entry()), Grace); err != nil { // done in time, although ctx is over
 			t.Fatal(err)
 		}
 	})
