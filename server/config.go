@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coord/cluster"
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/internal/tlsfiles"
+	"github.com/coordd/coord/wire"
 )
 
 // Config says what a server is and what it lets clients do. A zero field has
@@ -73,6 +74,9 @@ type ZooKeeperPort struct {
 	// ReadOnly lets a server that has lost the majority show what it knows to
 	// clients that have asked for it.
 	ReadOnly bool
+	// FrameBytes is the longest request that is taken; ZooKeeper's jute.maxbuffer
+	// without a value, 1 MiB less one byte.
+	FrameBytes int
 	// Words are the four-letter words that are answered, or "*" for all. Nil is
 	// those that only tell of the server itself.
 	Words []string
@@ -84,6 +88,7 @@ func (c Config) withDefaults() Config {
 	c.Session.Default = cmp.Or(c.Session.Default, max(10*time.Second, c.Session.Min))
 	c.Session.Max = cmp.Or(c.Session.Max, max(5*time.Minute, c.Session.Default))
 	c.Limits = c.Limits.WithDefaults()
+	c.ZooKeeper.FrameBytes = cmp.Or(c.ZooKeeper.FrameBytes, wire.MaxFrameBytes)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Cluster.Logger = cmp.Or(c.Cluster.Logger, c.Logger)
 	c.Cluster.ClusterName = cmp.Or(c.Cluster.ClusterName, "coord")
@@ -97,10 +102,20 @@ func (c Config) withDefaults() Config {
 // Validate names the first field that cannot be used.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	for _, check := range []func() error{c.validateSession, c.Limits.Validate, c.validateTLS, c.validateAddresses, c.Cluster.Validate} {
+	for _, check := range []func() error{c.validateSession, c.Limits.Validate, c.ZooKeeper.validate, c.validateTLS, c.validateAddresses, c.Cluster.Validate} {
 		if err := check(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// maxZKFrame is the most that one request may be.
+const maxZKFrame = 64 << 20
+
+func (z ZooKeeperPort) validate() error {
+	if z.FrameBytes < zkHelloBytes || z.FrameBytes > maxZKFrame {
+		return fmt.Errorf("zookeeper.frame_size: %d is not between %d and %d", z.FrameBytes, zkHelloBytes, maxZKFrame)
 	}
 	return nil
 }

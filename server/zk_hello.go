@@ -14,11 +14,15 @@ import (
 	"github.com/coordd/coord/zxid"
 )
 
+// zkHelloBytes is the longest handshake that is read. Who has not said hello yet
+// costs no more than the read buffer.
+const zkHelloBytes = 4 << 10
+
 // handshake lets a client in and queues the answer. After an error the connection
 // is closed; where the protocol has an answer for it that was sent. A client that
 // is to try another server gets none.
 func (c *zkConn) handshake() error {
-	frame, err := c.frame()
+	frame, err := c.frame(zkHelloBytes)
 	if err != nil {
 		return err
 	}

@@ -264,15 +264,16 @@ func (p *zkPipeline) sync(r *zkRequest) {
 // knownScheme says whether a client may prove something by the scheme.
 func knownScheme(scheme string) bool { return scheme == "digest" || scheme == "ip" || scheme == "x509" }
 
-// frame reads the next frame. It is good until the next call.
-func (c *zkConn) frame() ([]byte, error) {
+// frame reads the next frame, of at most so many bytes. It is good until the next
+// call.
+func (c *zkConn) frame(most int) ([]byte, error) {
 	head, err := c.in.Peek(4)
 	if err != nil {
 		return nil, err
 	}
 	n := int(int32(head[0])<<24 | int32(head[1])<<16 | int32(head[2])<<8 | int32(head[3]))
-	if n < 0 || n > wire.MaxFrameBytes {
-		return nil, malformed("a frame of %d bytes, at most %d are taken", n, wire.MaxFrameBytes)
+	if n < 0 || n > most {
+		return nil, malformed("a frame of %d bytes, at most %d are taken", n, most)
 	}
 	if 4+n <= c.in.Size() {
 		b, err := c.in.Peek(4 + n)
@@ -292,7 +293,7 @@ func (c *zkConn) frame() ([]byte, error) {
 // receive takes requests until the connection ends.
 func (c *zkConn) receive() error {
 	for {
-		b, err := c.frame()
+		b, err := c.frame(c.s.cfg.ZooKeeper.FrameBytes)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/coordd/coord/wire"
 )
 
 // Config is everything that can be set, in the words of the configuration
@@ -63,6 +65,7 @@ type AnnounceConfig struct {
 type ZooKeeperConfig struct {
 	Plaintext bool     `yaml:"plaintext" help:"with TLS: take clients without it, too"`
 	ReadOnly  bool     `yaml:"read_only" help:"without a majority: show what is known here to clients that ask for a read-only server"`
+	FrameSize Size     `yaml:"frame_size" help:"largest request of a ZooKeeper client; ZooKeeper calls it jute.maxbuffer"`
 	Words     []string `yaml:"words" help:"four-letter words that are answered; '*' is all"`
 }
 
@@ -144,7 +147,7 @@ func defaultConfig() Config {
 			Heartbeat: 200 * time.Millisecond, Election: 200 * time.Millisecond, Lease: 100 * time.Millisecond,
 			WriteDeadline: 5 * time.Second, SnapshotLogSize: 64 << 20, LogStore: "wal",
 		},
-		ZooKeeper: ZooKeeperConfig{Words: []string{"srvr", "ruok", "isro"}},
+		ZooKeeper: ZooKeeperConfig{FrameSize: wire.MaxFrameBytes, Words: []string{"srvr", "ruok", "isro"}},
 
 		Log:   LogConfig{Level: "info", Format: "auto", SlowRequest: 100 * time.Millisecond},
 		Debug: DebugConfig{Reflection: true},
@@ -190,6 +193,7 @@ func (c *Config) mistakes() (out []mistake) {
 	positive("limits.requests_in_flight", int64(c.Limits.RequestsInFlight))
 	positive("limits.unary_in_flight", int64(c.Limits.UnaryInFlight))
 	positive("limits.queue_size", int64(c.Limits.QueueSize))
+	positive("zookeeper.frame_size", int64(c.ZooKeeper.FrameSize))
 	positive("raft.snapshot_log_size", int64(c.Raft.SnapshotLogSize))
 	return out
 }

@@ -153,7 +153,10 @@ func serverConfigAs(c *Config, self cluster.Peer, peers []cluster.Peer, log *slo
 		Logger:      log.With("node", self.Name),
 		Version:     buildinfo.Version,
 	}
-	sc.ZooKeeper = server.ZooKeeperPort{Address: c.Listen.ZooKeeper, SecureAddress: c.Listen.ZooKeeperTLS, Plaintext: c.ZooKeeper.Plaintext, ReadOnly: c.ZooKeeper.ReadOnly, Words: c.ZooKeeper.Words}
+	sc.ZooKeeper = server.ZooKeeperPort{
+		Address: c.Listen.ZooKeeper, SecureAddress: c.Listen.ZooKeeperTLS, Plaintext: c.ZooKeeper.Plaintext, ReadOnly: c.ZooKeeper.ReadOnly,
+		FrameBytes: int(c.ZooKeeper.FrameSize), Words: c.ZooKeeper.Words,
+	}
 	sc.Advertise.GRPC, sc.Advertise.HTTP, sc.Advertise.ZooKeeper = c.Announce.GRPC, c.Announce.HTTP, c.Announce.ZooKeeper
 	sc.Session.Min, sc.Session.Default, sc.Session.Max = c.Session.Min, c.Session.Default, c.Session.Max
 	return sc

@@ -47,7 +47,8 @@ func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisec
 
 // Sizes that servers bound, in bytes.
 const (
-	frameSize = 4 << 20  // of a message, unless set
+	nodeSize  = 1 << 20  // of a znode's data, unless set
+	frameSize = 4 << 20  // of a message of gRPC, unless set
 	frameRoom = 64 << 10 // of a message around its data
 	dataSize  = 16 << 20 // most for one znode
 )
@@ -64,6 +65,11 @@ func (c *converter) limits() {
 	if e.Line > 0 {
 		c.set("zookeeper.read_only", strconv.FormatBool(readOnly), e)
 	}
+	c.frames()
+}
+
+// frames maps the longest request, within which a znode's data has to fit.
+func (c *converter) frames() {
 	e, ok := c.take("jute.maxbuffer")
 	if !ok {
 		return
@@ -75,7 +81,10 @@ func (c *converter) limits() {
 	case n > dataSize:
 		c.refuse(e, fmt.Sprintf("no znode may have more than %d bytes here", dataSize))
 	default:
-		c.set("limits.node_size", strconv.FormatInt(n, 10), e)
+		c.set("zookeeper.frame_size", strconv.FormatInt(n, 10), e)
+		if n > nodeSize {
+			c.set("limits.node_size", strconv.FormatInt(n, 10), e)
+		}
 		if n+frameRoom > frameSize {
 			c.set("limits.frame_size", strconv.FormatInt(n+frameRoom, 10), e)
 		}
