@@ -228,7 +228,7 @@ func (c *zkConn) expired(q *wire.ConnectRequest, err error) error {
 
 // flush sends what is queued, for a connection that is not served.
 func (c *zkConn) flush() {
-	p := c.out.take()
-	_ = c.write(p.bytes()) // the connection ends in any case
-	p.release()
+	if p := c.out.take(nil); len(p.bytes) > 0 {
+		_, _ = c.net.Write(p.bytes) // the connection ends in any case
+	}
 }
