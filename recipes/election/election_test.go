@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -342,6 +343,37 @@ func TestQueueEntryDeletedAfterTheGrant(t *testing.T) {
 			if left := c.Paths("/e/"); len(left) != 0 {
 				t.Fatalf("left behind: %v", left)
 			}
+		}
+	})
+}
+
+// TestDeletedWhileItAsksWhatStandsInItsWay: the candidate is told of the loss, and
+// not of the request that the loss has cut short.
+func TestDeletedWhileItAsksWhatStandsInItsWay(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c)
+		for _, path := range []string{"/e", "/e/leader"} {
+			if _, err := cl.Create(t.Context(), path, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asks := false
+		c.OnWrite(func(w *coordpb.Write) {
+			asks = slices.ContainsFunc(w.Ops, func(op *coordpb.Op) bool { return op.Path == "/e/leader" })
+		})
+		c.OnReply(func(_ string, r *coordpb.Reply) fakecoord.Action {
+			if !asks || r.Read == nil {
+				return fakecoord.Pass
+			}
+			go func() {
+				for _, p := range c.Paths("/e/_c_") {
+					c.Delete(p)
+				}
+			}()
+			return fakecoord.Drop
+		})
+		if _, err := New(cl, "/e").Campaign(t.Context(), nil); !errors.Is(err, lock.ErrDeleted) {
+			t.Fatal(err)
 		}
 	})
 }

@@ -43,6 +43,9 @@ func (l *Leadership) publish(ctx context.Context, value []byte) error {
 			return l.deposed(ctx)
 		case errors.Is(err, client.ErrNodeExists):
 			st, ok, err := l.c.Exists(ctx, node)
+			if !l.Held() { // which may be what cut the question short
+				return renewal.Cause(l.Handle)
+			}
 			if err != nil {
 				return err
 			}
@@ -51,8 +54,8 @@ func (l *Leadership) publish(ctx context.Context, value []byte) error {
 			}
 		case replace != nil && failed(err, 1):
 			replace = nil
-		case l.Context().Err() != nil:
-			return context.Cause(l.Context())
+		case !l.Held():
+			return renewal.Cause(l.Handle)
 		default:
 			return err
 		}
