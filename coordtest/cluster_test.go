@@ -13,13 +13,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inBoth runs f in fake time and in real time.
+// inBoth runs f in fake time, and in real time beside other tests.
 func inBoth(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Run("fake time", func(t *testing.T) { synctest.Test(t, f) })
-	t.Run("real time", f)
+	t.Run("real time", func(t *testing.T) {
+		t.Parallel()
+		f(t)
+	})
 }
 
+// inFakeTime runs f in a bubble.
 func inFakeTime(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
@@ -47,6 +51,7 @@ func lostWithin(t *testing.T, h *lock.Handle, limit time.Duration) time.Duration
 }
 
 func TestClustersOfOneAndThreeServeAndEnd(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 3} {
 		inBoth(t, func(t *testing.T) {
 			c := StartCluster(t, n)
@@ -64,6 +69,7 @@ func TestClustersOfOneAndThreeServeAndEnd(t *testing.T) {
 }
 
 func TestExpireEndsASessionAndItsHolderHears(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := Start(t)
 		h := acquire(t, c.Dial(), "/l")

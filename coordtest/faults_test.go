@@ -17,6 +17,7 @@ func create(t *testing.T, cl *client.Client, path string, opts ...client.CreateO
 }
 
 func TestDroppedReplyOfASessionIsAskedForAgain(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := Start(t)
 		cl := c.Dial()
@@ -36,6 +37,7 @@ func TestDroppedReplyOfASessionIsAskedForAgain(t *testing.T) {
 
 // TestDroppedReplyCannotBeToldFromALostRequest: without a session nobody can ask.
 func TestDroppedReplyCannotBeToldFromALostRequest(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := Start(t)
 		cl := c.Dial(client.WithoutSession())
@@ -56,6 +58,7 @@ func TestDroppedReplyCannotBeToldFromALostRequest(t *testing.T) {
 func short() Option { return SessionTimeout(3 * time.Second) }
 
 func TestPausedHolderDoesNotNoticeUntilItIsResumed(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := Start(t, short())
 		cl := c.Dial()
@@ -115,6 +118,7 @@ func TestPausesAddUp(t *testing.T) {
 }
 
 func TestPartitionedHolderLosesTheLockBeforeTheNextHasIt(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := Start(t, short())
 		cl, other := c.Dial(), c.Dial()
@@ -135,6 +139,7 @@ func TestPartitionedHolderLosesTheLockBeforeTheNextHasIt(t *testing.T) {
 }
 
 func TestShortPartitionIsSurvived(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := Start(t, SessionTimeout(5*time.Second))
 		cl := c.Dial()

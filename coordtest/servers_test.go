@@ -18,6 +18,7 @@ func put(t *testing.T, cl *client.Client, path string) {
 }
 
 func TestWithoutTheLeaderTheOthersGoOn(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := StartCluster(t, 3)
 		cl := c.Dial()
@@ -68,6 +69,7 @@ func TestCutFollowerStaysBehindUntilTheLinkIsHealed(t *testing.T) {
 }
 
 func TestStalledDiskHoldsUpWrites(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := Start(t)
 		cl, reader := c.Dial(), c.Dial()
@@ -126,6 +128,7 @@ func clusterTime(t *testing.T, cl *client.Client) time.Time {
 // TestSteppedClockShowsInTheNextLeadership: it never goes back, and costs nobody
 // his session.
 func TestSteppedClockShowsInTheNextLeadership(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := Start(t)
 		cl := c.Dial()
@@ -169,6 +172,7 @@ func TestOneWrongClockOfThreeIsNotBelieved(t *testing.T) {
 }
 
 func TestKilledServersKeepWhatTheyHave(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 3} {
 		inBoth(t, func(t *testing.T) {
 			c := StartCluster(t, n)
@@ -195,6 +199,7 @@ func TestKilledServersKeepWhatTheyHave(t *testing.T) {
 }
 
 func TestClusterComesBackFromTheDeathOfAll(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T) {
 		c := StartCluster(t, 3)
 		cl := c.Dial()
