@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/coordd/coord/client"
-	"github.com/coordd/coord/recipes/internal/renewal"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -79,7 +78,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	case failed(err, 1): // somebody has deleted it
 		return l.publish(ctx, value)
 	case err != nil && !l.Held():
-		return fmt.Errorf("%w; %w", renewal.Cause(l.Handle), err)
+		return fmt.Errorf("%w; %w", context.Cause(l.Context()), err)
 	case err != nil:
 		return err
 	}
@@ -113,7 +112,7 @@ func (l *Leadership) enter(ctx context.Context) error {
 	switch {
 	case !l.Held():
 		<-l.turn
-		return renewal.Cause(l.Handle)
+		return context.Cause(l.Context())
 	case down: // it resigns just now
 		<-l.turn
 		return lock.ErrReleased
@@ -125,7 +124,7 @@ func (l *Leadership) enter(ctx context.Context) error {
 func (l *Leadership) deposed(ctx context.Context) error {
 	err := l.Verify(ctx) // it takes note of a loss
 	if !l.Held() {
-		return renewal.Cause(l.Handle)
+		return context.Cause(l.Context())
 	}
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (l *Leadership) publish(ctx context.Context, value []byte) error {
 		case errors.Is(err, client.ErrNodeExists):
 			st, ok, err := l.c.Exists(ctx, node)
 			if !l.Held() { // which may be what cut the question short
-				return renewal.Cause(l.Handle)
+				return context.Cause(l.Context())
 			}
 			if err != nil {
 				return err
@@ -55,7 +55,7 @@ func (l *Leadership) publish(ctx context.Context, value []byte) error {
 		case replace != nil && failed(err, 1):
 			replace = nil
 		case !l.Held():
-			return renewal.Cause(l.Handle)
+			return context.Cause(l.Context())
 		default:
 			return err
 		}

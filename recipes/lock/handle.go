@@ -38,8 +38,8 @@ func newHandle(p *spot) *Handle {
 		h.token = fence.Token(p.entry.Stat.Czxid)
 	}
 	h.ctx, h.cancel = context.WithCancelCause(withHandle(context.Background(), h))
+	h.mu.Lock() // it may be lost already
 	h.stop = context.AfterFunc(h.session.Context(), func() { h.lose(context.Cause(h.session.Context())) })
-	h.mu.Lock()
 	h.timer = time.AfterFunc(h.nextLook(), h.look)
 	h.mu.Unlock()
 	h.watch()
@@ -97,7 +97,7 @@ func (h *Handle) Session() *client.Session { return h.session }
 // process. It carries the handle for [FromContext] and the grant for
 // [fence.FromContext], which names the lock by its path in the cluster, whatever
 // the client's chroot.
-func (h *Handle) Context() context.Context { return checkedContext{h.withGrant(h.ctx), h} }
+func (h *Handle) Context() context.Context { return checkedContext{h.withGrant(h.ctx), h.check} }
 
 // Lost is closed when the lock is lost, and not by Release.
 func (h *Handle) Lost() <-chan struct{} {
@@ -107,7 +107,7 @@ func (h *Handle) Lost() <-chan struct{} {
 
 // Held says whether the lock is held, as far as this process can know: no
 // request is made. It is false from a safety margin before the session's
-// deadline on.
+// deadline on. When it is false the Context is done.
 func (h *Handle) Held() bool {
 	h.check()
 	h.mu.Lock()

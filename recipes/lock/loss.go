@@ -28,25 +28,24 @@ func (h *Handle) lostError() error {
 }
 
 // lose makes the handle lost, once and for good: the holder is told now.
-func (h *Handle) lose(reason error) {
-	if h.drop(h.lostBy(reason)) {
-		close(h.lost)
-	}
-}
+func (h *Handle) lose(reason error) { h.drop(h.lostBy(reason)) }
 
-// drop ends the handle with a cause. It returns false if it was over.
-func (h *Handle) drop(cause error) bool {
+// drop ends the handle with a cause, unless it is over. Whoever sees by one method
+// that it is over sees that by all of them: so all is done with mu. What waits for
+// the context to be done runs in goroutines of its own.
+func (h *Handle) drop(cause error) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.over != nil {
-		h.mu.Unlock()
-		return false
+		return
 	}
 	h.over = cause
 	h.timer.Stop()
-	h.mu.Unlock()
-	h.cancel(cause)
 	h.stop()
-	return true
+	h.cancel(cause)
+	if errors.Is(cause, ErrLost) {
+		close(h.lost)
+	}
 }
 
 // check makes the handle lost if its time is over. After a pause of the process

@@ -328,3 +328,86 @@ func TestAnotherSessionHoldsTheLock(t *testing.T) {
 		}
 	})
 }
+
+// TestNothingSaysThatItIsOverBeforeTheContextDoes: whoever sees by one method that
+// the lock is not held any more finds the context done, with its cause.
+func TestNothingSaysThatItIsOverBeforeTheContextDoes(t *testing.T) {
+	for range 2000 {
+		h := &Handle{timer: time.NewTimer(time.Hour), stop: func() bool { return true }, lost: make(chan struct{})}
+		h.ctx, h.cancel = context.WithCancelCause(t.Context())
+		begun := make(chan struct{})
+		go func() {
+			close(begun)
+			h.drop(&LostError{Reason: ErrDeleted})
+		}()
+		<-begun
+		for over := false; !over; {
+			h.mu.Lock()
+			over = h.over != nil
+			h.mu.Unlock()
+		}
+		select {
+		case <-h.lost:
+		default:
+			t.Fatal("over, and not lost")
+		}
+		if cause := context.Cause(h.ctx); h.ctx.Err() == nil || !errors.Is(cause, ErrDeleted) {
+			t.Fatalf("over, and the context is done by %v", cause)
+		}
+	}
+}
+
+// TestFirstQuestionAfterAPauseIsAnsweredRight: the process has stood still past the
+// deadline, and nothing has run yet but what asks.
+func TestFirstQuestionAfterAPauseIsAnsweredRight(t *testing.T) {
+	for name, asked := range map[string]func(ctx context.Context) bool{
+		"Err":  func(ctx context.Context) bool { return ctx.Err() != nil },
+		"Done": func(ctx context.Context) bool { return isClosed(ctx.Done()) },
+		"Err of a child": func(ctx context.Context) bool {
+			child, cancel := context.WithCancel(context.WithValue(ctx, handleKey{"x"}, nil))
+			defer cancel()
+			return child.Err() != nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+				var slept time.Duration
+				began := time.Now()
+				cl := connect(t, c, client.WithClock(func() time.Duration { return time.Hour + slept + time.Since(began) }))
+				err := New(cl, "/l").Do(t.Context(), func(ctx context.Context, h *Handle) error {
+					slept = time.Minute
+					if !asked(ctx) || !errors.Is(context.Cause(ctx), ErrLost) || h.Held() {
+						t.Errorf("the context's cause is %v, held %v", context.Cause(ctx), h.Held())
+					}
+					return nil
+				})
+				if !errors.Is(err, ErrLost) {
+					t.Error(err)
+				}
+				s, err := cl.NewSession(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = NewMulti(cl, []string{"/a", "/b"}, WithSession(s)).Do(t.Context(), func(ctx context.Context, h *MultiHandle) error {
+					slept += time.Minute
+					if !asked(ctx) || !errors.Is(context.Cause(ctx), ErrLost) || h.Held() {
+						t.Errorf("several: the context's cause is %v, held %v", context.Cause(ctx), h.Held())
+					}
+					return nil
+				})
+				if !errors.Is(err, ErrLost) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

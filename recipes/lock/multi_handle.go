@@ -65,7 +65,7 @@ func (h *MultiHandle) Handle(path string) *Handle {
 // or released; context.Cause is then a *LostError that names it, or ErrReleased.
 // It carries each handle for [FromContext], and each grant for
 // [fence.FromContextFor].
-func (h *MultiHandle) Context() context.Context { return checkedMulti{h.withGrants(h.ctx), h} }
+func (h *MultiHandle) Context() context.Context { return checkedContext{h.withGrants(h.ctx), h.check} }
 
 func (h *MultiHandle) withGrants(ctx context.Context) context.Context {
 	for _, l := range h.handles {
@@ -139,13 +139,12 @@ func (h *MultiHandle) check() {
 // drop ends the handle with a cause, once and for good.
 func (h *MultiHandle) drop(cause error) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.over != nil {
-		h.mu.Unlock()
 		return
 	}
 	h.over = cause
-	h.mu.Unlock()
-	h.cancel(cause)
+	h.cancel(cause) // as drop of a Handle
 	if errors.Is(cause, ErrLost) {
 		close(h.lost)
 	}
@@ -205,26 +204,5 @@ func (h *MultiHandle) within(ctx context.Context) (context.Context, context.Canc
 	for _, l := range h.handles {
 		ctx = withHandle(ctx, l)
 	}
-	inner, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
-	return checkedMulti{inner, h}, func() {
-		stop()
-		cancel(context.Canceled)
-	}
-}
-
-// checkedMulti looks at the clock whenever it is asked, as checkedContext does.
-type checkedMulti struct {
-	context.Context
-	h *MultiHandle
-}
-
-func (c checkedMulti) Done() <-chan struct{} {
-	c.h.check()
-	return c.Context.Done()
-}
-
-func (c checkedMulti) Err() error {
-	c.h.check()
-	return c.Context.Err()
+	return until(ctx, h.ctx, h.check)
 }

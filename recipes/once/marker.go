@@ -10,7 +10,6 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
-	"github.com/coordd/coord/recipes/internal/renewal"
 	"github.com/coordd/coord/recipes/internal/settle"
 	"github.com/coordd/coord/recipes/lock"
 )
@@ -109,12 +108,12 @@ func (j *Job) complete(t Turn, by string, started time.Time) (Done, error) {
 
 // incomplete says why there is no marker.
 func (j *Job) incomplete(t Turn, err error) error {
-	lost := errors.Is(err, client.ErrNoNode) || errors.Is(err, client.ErrBadVersion)
+	lost := settle.Missing(err)
 	if lost {
 		_ = t.Handle.Verify(t.Handle.Context()) // it takes note of the loss
 	}
 	if !t.Handle.Held() {
-		err = fmt.Errorf("%w; %w", renewal.Cause(t.Handle), err)
+		err = fmt.Errorf("%w; %w", context.Cause(t.Handle.Context()), err)
 	} else if lost {
 		err = fmt.Errorf("%w: %w", lock.ErrLost, err)
 	}

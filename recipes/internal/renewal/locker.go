@@ -47,10 +47,3 @@ func (l *Locker) Ended(h *lock.Handle, err error) {
 
 // Close ends the session that was opened here, if any.
 func (l *Locker) Close(ctx context.Context) error { return l.sessions.Close(ctx) }
-
-// Cause says why a handle that is not held any more is over. Its context may be
-// done a moment later than Held has said so.
-func Cause(h *lock.Handle) error {
-	<-h.Context().Done()
-	return context.Cause(h.Context())
-}
