@@ -56,7 +56,7 @@ func (r *zkRider) setUp(paths, folders []string) (err error) {
 
 // look reads a znode that may be missing, with a watch.
 func (r *zkRider) look(path string) error {
-	rs, err := r.l.call(zkPatient, zkRead(wire.Exists, path, true))
+	rs, err := r.l.call(r.patience(), zkRead(wire.Exists, path, true))
 	if err != nil {
 		return err
 	}
@@ -72,11 +72,31 @@ func (r *zkRider) look(path string) error {
 }
 
 func (r *zkRider) list(path string) error {
-	p, err := r.l.one(zkRead(wire.GetChildren2, path, true))
+	rs, err := r.l.call(r.patience(), zkRead(wire.GetChildren2, path, true))
 	if err != nil {
 		return err
 	}
-	r.children[path] = p.Stat.Pzxid
+	if rs[0].Err != wire.OK {
+		return fmt.Errorf("children of %s: %s", path, rs[0].Err)
+	}
+	r.children[path] = rs[0].Stat.Pzxid
+	return nil
+}
+
+// patience is when a client gives up a server that does not answer.
+func (r *zkRider) patience() time.Duration { return r.timeout * 2 / 3 }
+
+// alive says whether the session's ephemeral is there, and is its own.
+func (r *zkRider) alive() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rs, err := r.l.call(r.patience(), zkRead(wire.Exists, r.mine, false))
+	if err != nil {
+		return err
+	}
+	if rs[0].Err != wire.OK || rs[0].Stat.EphemeralOwner != r.l.session {
+		return fmt.Errorf("%s: %s, of %s", r.mine, rs[0].Err, rs[0].Stat.EphemeralOwner)
+	}
 	return nil
 }
 
@@ -94,7 +114,7 @@ func (r *zkRider) step() error {
 			return err
 		}
 	}
-	_, err := r.l.call(zkPatient, zkPing)
+	_, err := r.l.call(r.patience(), zkPing)
 	return err
 }
 
@@ -141,7 +161,7 @@ func (r *zkRider) move() error {
 	for path := range r.children {
 		q.Watches[wire.ListChildren] = append(q.Watches[wire.ListChildren], path)
 	}
-	if _, err := r.l.call(zkPatient, q); err != nil {
+	if _, err := r.l.call(r.patience(), q); err != nil {
 		r.l.events = again
 		return r.move()
 	}
