@@ -93,9 +93,7 @@ func newConn(s *Server, g guest) *conn {
 		pending: make(map[uint64]bool),
 	}
 	c.sub = &watch.Subscriber{Data: c}
-	if n := s.limits.WritesPerSecond; n > 0 {
-		c.throttle = rate.NewLimiter(rate.Limit(n), max(1, n/10))
-	}
+	c.throttle = s.limits.writeLimiter()
 	return c
 }
 

@@ -39,6 +39,7 @@ type fakeNode struct {
 	age     time.Duration
 	formErr error
 	loadErr error
+	loads   int   // times it was asked for
 	beatErr error // the answer to each heartbeat
 }
 
@@ -155,6 +156,7 @@ func (n *fakeNode) DropLine(session.ID, uint64) {
 func (n *fakeNode) Overloaded() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.loads++
 	return n.loadErr
 }
 

@@ -3,6 +3,8 @@ package server
 import (
 	"fmt"
 
+	"golang.org/x/time/rate"
+
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
 )
@@ -94,4 +96,13 @@ func (l Limits) Validate() error {
 		}
 	}
 	return nil
+}
+
+// writeLimiter holds one session to its writes per second; nil if there is no
+// limit.
+func (l *Limits) writeLimiter() *rate.Limiter {
+	if l.WritesPerSecond == 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(l.WritesPerSecond), max(1, l.WritesPerSecond/10))
 }

@@ -69,6 +69,7 @@ type Server struct {
 	httpListener net.Listener // nil without HTTP
 	zkListener   *connCounter // nil without a ZooKeeper port
 	zkSecure     *connCounter // nil without a second one that is for TLS
+	arriving     arrivals
 	words        *words
 	members      atomic.Pointer[cluster.Members] // as the leader saw them last; empty elsewhere
 	grpc         *grpc.Server

@@ -31,6 +31,7 @@ type zkConn struct {
 	in    *bufio.Reader
 	guest guest // as it arrived; what it has proved since is in caller
 	out   *zkOut
+	hello time.Time // when the handshake came
 
 	// Set by the handshake (see adopt), before any request is looked at.
 	session session.ID
@@ -63,6 +64,7 @@ func newZKConn(s *Server, nc net.Conn, in *bufio.Reader, g guest) *zkConn {
 	c.pipe.c = c
 	c.pipe.caller = znode.Caller{Identities: g.identities}
 	c.pipe.room = make(chan struct{}, 1)
+	c.pipe.throttle = s.limits.writeLimiter()
 	return c
 }
 
@@ -176,13 +178,9 @@ func (c *zkConn) serve() {
 	<-sent
 }
 
-// zkSendBytes is how much is written to the socket at a time.
-const zkSendBytes = 256 << 10
-
 // send writes what is queued until the end of the connection, and lets requests
 // that waited for an answer go on.
 func (c *zkConn) send() error {
-	var spare []byte
 	for {
 		select {
 		case <-c.out.wake:
@@ -190,27 +188,38 @@ func (c *zkConn) send() error {
 			return nil
 		}
 		c.pipe.advance()
-		p := c.out.take(spare)
-		for rest := p.bytes; len(rest) > 0; {
-			n, err := c.net.Write(rest[:min(len(rest), zkSendBytes)])
-			if err != nil {
-				return nil //nolint:nilerror // the client has gone
-			}
-			rest = rest[n:]
+		p := c.out.take()
+		n := len(p.bytes())
+		if c.write(p.bytes()) != nil {
+			return nil //nolint:nilerror // the client has gone
 		}
+		p.release()
 		if p.events > 0 {
 			c.s.metrics.watchLag.observe(time.Since(p.oldest))
 		}
 		if p.last {
 			return nil
 		}
-		if len(p.bytes) > 0 && c.pipe.blocked.Load() {
+		if n == 0 {
+			continue
+		}
+		poke(c.pipe.room) // a ping may wait for this
+		if c.pipe.blocked.Load() {
 			poke(c.out.wake) // there is room for the answers to what waits
 		}
-		if spare = p.bytes; cap(spare) > zkSendBytes {
-			spare = nil
-		}
 	}
+}
+
+// write sends bytes piece by piece: each has a time limit of its own.
+func (c *zkConn) write(b []byte) error {
+	for len(b) > 0 {
+		n, err := c.net.Write(b[:min(len(b), zkSendBytes)])
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
 }
 
 // Applied implements cluster.Waiter for all writes of the connection: the state
@@ -228,6 +237,10 @@ func (c *zkConn) Applied(r *fsm.Result) {
 		poke(c.s.restored) // the table says how it ended, see hub.reconcile
 		return
 	case fsm.StatusDone, fsm.StatusRepeat:
+	}
+	if errors.Is(r.Err, session.ErrUnknownOutcome) {
+		c.end(r.Err) // an error would read as "not done"
+		return
 	}
 	o := c.out
 	o.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/coordd/coord/cluster"
@@ -26,6 +27,7 @@ func (c *zkConn) handshake() error {
 	if err != nil {
 		return err
 	}
+	c.hello = time.Now()
 	var q wire.ConnectRequest
 	if err := q.Decode(frame); err != nil {
 		return err
@@ -133,60 +135,88 @@ func (c *zkConn) attachSession(ctx context.Context, q *wire.ConnectRequest) (*fs
 	if len(q.Password) != len(session.Secret{}) {
 		return nil, session.ErrWrongSecret
 	}
-	info, err := c.attachOnce(ctx, q)
-	if errors.Is(err, session.ErrMoved) {
-		if err := c.s.node.Linearize(ctx); err != nil {
-			return nil, err
-		}
-		info, err = c.attachOnce(ctx, q)
-	}
-	return info, err
-}
-
-// attachOnce is compare and set on the generation seen here, so that of two
-// connections that come at the same time one is let in.
-func (c *zkConn) attachOnce(ctx context.Context, q *wire.ConnectRequest) (*fsm.SessionInfo, error) {
-	s, secret := c.s, session.Secret(q.Password)
-	generation, err := c.generation(ctx, q.Session, secret)
+	generation, err := c.generation(ctx, q)
 	if err != nil {
 		return nil, err
 	}
+	info, err := c.attachAt(ctx, q, generation)
+	if !errors.Is(err, session.ErrMoved) {
+		return info, err
+	}
+	if lerr := c.s.node.Linearize(ctx); lerr != nil {
+		return nil, lerr
+	}
+	if generation, _ = c.seen(q); generation == 0 || !c.current() {
+		return nil, err
+	}
+	return c.attachAt(ctx, q, generation)
+}
+
+// attachAt is compare and set on a generation, so that of two connections that come
+// at the same time one is let in.
+func (c *zkConn) attachAt(ctx context.Context, q *wire.ConnectRequest, generation uint64) (*fsm.SessionInfo, error) {
+	s := c.s
 	nonce, err := newNonce()
 	if err != nil {
 		return nil, err
 	}
 	return s.bindSession(ctx, c, &fsm.Command{Kind: fsm.CmdAttach, Attach: &fsm.Attach{
-		Session: q.Session, Secret: secret, Expect: generation, Nonce: nonce, Timeout: s.zkTimeout(q.Timeout), Protocol: session.ZooKeeper,
+		Session: q.Session, Secret: session.Secret(q.Password), Expect: generation, Nonce: nonce, Timeout: s.zkTimeout(q.Timeout), Protocol: session.ZooKeeper,
 		Server: s.serverID, Boot: s.boot, Address: c.guest.address, Identities: c.guest.identities,
 	}})
 }
 
-// generation is that of the session's present connection. "Expired" is for ever, so
-// a session that this server does not know is first looked for in everything that
-// was committed.
-func (c *zkConn) generation(ctx context.Context, id session.ID, secret session.Secret) (generation uint64, err error) {
-	look := func() (found bool) {
-		c.s.machine.View(func(v *fsm.View) {
-			have := v.Sessions.Get(id)
-			switch {
-			case have == nil:
-				err = goneError(v.Sessions, id)
-			case !sameSecret(secret[:], have.Secret):
-				found, err = true, session.ErrWrongSecret
-			default:
-				found, err, generation = true, nil, have.Generation
-			}
-		})
-		return found
-	}
-	if look() {
+// generation is that of the session's present connection, as it is known when the
+// handshake arrives. "Expired" is for ever, so a session that this server does not
+// know is first looked for in everything that was committed.
+func (c *zkConn) generation(ctx context.Context, q *wire.ConnectRequest) (uint64, error) {
+	generation, err := c.seen(q)
+	if generation != 0 || errors.Is(err, session.ErrWrongSecret) {
 		return generation, err
 	}
 	if err := c.s.node.Linearize(ctx); err != nil {
 		return 0, err
 	}
-	look()
+	generation, err = c.seen(q)
+	if generation > 1 && !c.current() {
+		return 0, session.ErrMoved
+	}
 	return generation, err
+}
+
+// seen looks for the session and its generation in the state here.
+func (c *zkConn) seen(q *wire.ConnectRequest) (generation uint64, err error) {
+	c.s.machine.View(func(v *fsm.View) {
+		have := v.Sessions.Get(q.Session)
+		switch {
+		case have == nil:
+			err = goneError(v.Sessions, q.Session)
+		case !sameSecret(q.Password, have.Secret):
+			err = session.ErrWrongSecret
+		default:
+			generation = have.Generation
+		}
+	})
+	return generation, err
+}
+
+// zkHaste is for how long after its handshake a connection counts as the client's
+// present one: less than any client takes to give it up and make another.
+const zkHaste = 250 * time.Millisecond
+
+// current says that this is the connection that the client uses now. A connection of
+// its session that this server did not know of when the handshake came may be an
+// earlier one, or a later one: then the client has left this one, and must not lose
+// its session to what it has left behind, nor have done what it asked for there. So
+// the handshake must be new, the client still there, and nothing sent behind it. Any
+// other is closed: a client that is alive comes again.
+func (c *zkConn) current() bool {
+	const moment = time.Millisecond
+	if time.Since(c.hello) > zkHaste || c.net.SetReadDeadline(time.Now().Add(moment)) != nil {
+		return false
+	}
+	_, err := c.in.Peek(1)
+	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // adopter is a connection that can be that of a session.

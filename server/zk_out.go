@@ -19,10 +19,11 @@ type zkOut struct {
 	wake     chan struct{} // has room for one
 
 	mu     sync.Mutex // guards below
-	buf    []byte
-	zxid   zxid.ID   // largest that a reply has shown
-	events int       // in buf
-	oldest time.Time // when the first of them was queued
+	buf    *zkBuffer  // nil: nothing waits, and no memory does
+	zxid   zxid.ID    // largest that a reply has shown
+	pings  int        // answers in buf
+	events int        // in buf
+	oldest time.Time  // when the first of them was queued
 	// pending are the writes that were submitted and not answered, in order.
 	pending ring[zkPending]
 	closed  bool // nothing is taken any more
@@ -42,13 +43,78 @@ func newZKOut(maxBytes int) *zkOut {
 	return &zkOut{maxBytes: maxBytes, wake: make(chan struct{}, 1)}
 }
 
+// zkBuffer is memory for what waits to be sent. Connections borrow it: thousands
+// that are silent, also after they were busy, hold none.
+type zkBuffer struct{ b []byte }
+
+const (
+	zkNewBuffer = 4 << 10
+	// zkSendBytes is how much is written to the socket at a time, and the most that
+	// is kept of a buffer.
+	zkSendBytes = 256 << 10
+)
+
+var zkBuffers = sync.Pool{New: func() any { return &zkBuffer{make([]byte, 0, zkNewBuffer)} }}
+
+// release gives a buffer back. b may be nil.
+func (b *zkBuffer) release() {
+	if b == nil || cap(b.b) > zkSendBytes {
+		return
+	}
+	b.b = b.b[:0]
+	zkBuffers.Put(b)
+}
+
+// size is the number of bytes that wait.
+func (o *zkOut) size() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sizeLocked()
+}
+
+func (o *zkOut) sizeLocked() int {
+	if o.buf == nil {
+		return 0
+	}
+	return len(o.buf.b)
+}
+
+// beginLocked is where a frame is appended, and where it begins there.
+func (o *zkOut) beginLocked() (b *zkBuffer, start int) {
+	if o.buf == nil {
+		o.buf = zkBuffers.Get().(*zkBuffer)
+	}
+	start = len(o.buf.b)
+	o.buf.b = wire.BeginFrame(o.buf.b)
+	return o.buf, start
+}
+
+func (b *zkBuffer) endFrame(start int) { b.b = wire.EndFrame(b.b, start) }
+
 // reply queues a reply; p is nil where there is no record.
 func (o *zkOut) reply(h wire.ReplyHeader, typ wire.Type, p *wire.Reply) {
+	defer poke(o.wake)
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.replyLocked(h, typ, p)
-	o.mu.Unlock()
-	poke(o.wake)
 }
+
+// ping queues the answer to a ping. It reports false, and queues none, while so
+// many wait that the client cannot be reading.
+func (o *zkOut) ping(h wire.ReplyHeader) bool {
+	defer poke(o.wake)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.pings >= zkMaxPings && !o.closed {
+		return false
+	}
+	o.pings++
+	o.replyLocked(h, wire.Ping, nil)
+	return true
+}
+
+// zkMaxPings is the number of answers to pings that may wait to be sent.
+const zkMaxPings = 1024
 
 func (o *zkOut) replyLocked(h wire.ReplyHeader, typ wire.Type, p *wire.Reply) {
 	if o.closed {
@@ -58,21 +124,21 @@ func (o *zkOut) replyLocked(h wire.ReplyHeader, typ wire.Type, p *wire.Reply) {
 		o.zxid = max(o.zxid, h.Zxid)
 		h.Zxid = o.zxid
 	}
-	start := len(o.buf)
-	o.buf = h.Append(wire.BeginFrame(o.buf))
+	b, start := o.beginLocked()
+	b.b = h.Append(b.b)
 	if p != nil && h.Err == wire.OK {
-		o.buf = p.Append(o.buf, typ)
+		b.b = p.Append(b.b, typ)
 	}
-	o.buf = wire.EndFrame(o.buf, start)
+	b.endFrame(start)
 }
 
 // raw queues a frame whose payload is given: a handshake, an unknown operation.
 func (o *zkOut) raw(payload []byte) {
 	o.mu.Lock()
 	if !o.closed {
-		start := len(o.buf)
-		o.buf = append(wire.BeginFrame(o.buf), payload...)
-		o.buf = wire.EndFrame(o.buf, start)
+		b, start := o.beginLocked()
+		b.b = append(b.b, payload...)
+		b.endFrame(start)
 	}
 	o.mu.Unlock()
 	poke(o.wake)
@@ -86,7 +152,7 @@ func (o *zkOut) event(e wire.Event) bool {
 	if o.closed {
 		return true
 	}
-	if len(o.buf) > o.maxBytes {
+	if o.sizeLocked() > o.maxBytes {
 		// Replies are dropped too, so that nothing later is sent without it.
 		o.closed, o.buf = true, nil
 		return false
@@ -95,8 +161,9 @@ func (o *zkOut) event(e wire.Event) bool {
 		o.oldest = time.Now()
 	}
 	o.events++
-	start := len(o.buf)
-	o.buf = wire.EndFrame(wire.AppendEvent(wire.BeginFrame(o.buf), e), start)
+	b, start := o.beginLocked()
+	b.b = wire.AppendEvent(b.b, e)
+	b.endFrame(start)
 	return true
 }
 
@@ -122,60 +189,36 @@ func (o *zkOut) outstanding() int {
 	return o.pending.len()
 }
 
-// room says whether there is place for what can wait.
-func (o *zkOut) room() bool {
+// takes says whether a request may be executed: a connection that ends executes
+// nothing more, and one whose client does not take its answers waits. outstanding
+// is the number of writes without an answer.
+func (o *zkOut) takes() (outstanding int, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.buf) <= o.maxBytes/2
+	return o.pending.len(), !o.closed && o.sizeLocked() <= o.maxBytes/2
 }
 
 // zkParcel is all that take found.
 type zkParcel struct {
-	bytes  []byte
-	events int
-	oldest time.Time
-	last   bool // nothing follows
+	*zkBuffer // nil for nothing
+	events    int
+	oldest    time.Time
+	last      bool // nothing follows
 }
 
-// take empties the queue. spare is an empty slice to queue in from now on.
-func (o *zkOut) take(spare []byte) zkParcel {
+// bytes are what is to be sent.
+func (p *zkParcel) bytes() []byte {
+	if p.zkBuffer == nil {
+		return nil
+	}
+	return p.b
+}
+
+// take empties the queue. What it returns is to be released.
+func (o *zkOut) take() zkParcel {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := zkParcel{bytes: o.buf, events: o.events, oldest: o.oldest, last: o.closed}
-	o.buf, o.events = spare[:0], 0
+	p := zkParcel{zkBuffer: o.buf, events: o.events, oldest: o.oldest, last: o.closed}
+	o.buf, o.events, o.pings = nil, 0, 0
 	return p
-}
-
-// ring is a first-in first-out queue that keeps its memory. The zero value is
-// empty.
-type ring[T any] struct {
-	items []T // the queue is items[head:]
-	head  int
-}
-
-func (r *ring[T]) len() int { return len(r.items) - r.head }
-
-func (r *ring[T]) push(v T) {
-	if r.head > 0 && len(r.items) == cap(r.items) {
-		n := copy(r.items, r.items[r.head:])
-		clear(r.items[n:])
-		r.items, r.head = r.items[:n], 0
-	}
-	r.items = append(r.items, v)
-}
-
-// front is the oldest item. There must be one.
-func (r *ring[T]) front() *T { return &r.items[r.head] }
-
-func (r *ring[T]) pop() T {
-	v := r.items[r.head]
-	var zero T
-	r.items[r.head] = zero
-	if r.head++; r.head == len(r.items) {
-		r.items, r.head = r.items[:0], 0
-		if cap(r.items) > maxSlab {
-			r.items = nil
-		}
-	}
-	return v
 }

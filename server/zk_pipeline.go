@@ -1,12 +1,15 @@
 package server
 
 import (
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/coordd/coord/cluster"
 	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/wire"
 	"github.com/coordd/coord/znode"
@@ -30,15 +33,17 @@ const (
 // held.
 type zkPipeline struct {
 	c    *zkConn
-	room chan struct{} // has room for one: held has shrunk
+	room chan struct{} // has room for one: held has shrunk, or something was sent
 	// blocked says that something is in held, so that an answer that lets nothing
 	// go on need not look.
 	blocked atomic.Bool
+	// retrying says that a timer will look again at what is held.
+	retrying atomic.Bool
 
 	mu        sync.Mutex // guards below; taken before the machine's lock
 	seq       uint64     // number of the next write
 	caller    znode.Caller
-	throttle  *rate.Limiter
+	throttle  *rate.Limiter // nil: no limit
 	held      ring[*zkRequest]
 	heldBytes int
 	syncing   bool // a sync waits for its round
@@ -53,6 +58,7 @@ type zkRequest struct {
 	refusal wire.Code // it cannot be read
 	start   int64
 	size    int
+	delayed bool // counted as held back
 }
 
 // class says what a request has to wait for.
@@ -86,38 +92,47 @@ func (r *zkRequest) class() zkClass {
 // take handles one frame, which is good until it returns. It blocks while too much
 // waits.
 func (p *zkPipeline) take(h wire.Header, record []byte, start int64) error {
-	if h.Type == wire.Ping { // it must not wait for anything, see answerPing
-		p.c.answerPing(h)
-		return nil
+	if h.Type == wire.Ping { // it must not wait for other requests, see answerPing
+		return p.await(func() bool { return p.c.answerPing(h) })
 	}
-	for {
+	return p.await(func() bool {
 		p.mu.Lock()
-		if p.held.len() < zkMaxHeld && p.heldBytes < zkMaxHeldBytes {
-			break
+		defer p.mu.Unlock()
+		if p.held.len() >= zkMaxHeld || p.heldBytes >= zkMaxHeldBytes {
+			return false
 		}
-		p.mu.Unlock()
+		p.takeLocked(h, record, start)
+		return true
+	})
+}
+
+// await calls f until it reports true, again whenever there is more room.
+func (p *zkPipeline) await(f func() bool) error {
+	for !f() {
 		select {
 		case <-p.room:
 		case <-p.c.stopped:
 			return errStopped
 		}
 	}
-	defer p.mu.Unlock()
+	return nil
+}
+
+func (p *zkPipeline) takeLocked(h wire.Header, record []byte, start int64) {
 	r := &p.scratch
-	if p.held.len() > 0 || !p.mayGo(h.Type) {
-		r = new(zkRequest)
-	}
 	r.read(h, record, start, &p.c.s.limits)
-	if r == &p.scratch {
+	if p.held.len() == 0 && r.class() != zkSync && p.passes(r) {
 		p.do(r)
-		return nil
+		*r = zkRequest{} // what a silent client has sent last need not be kept
+		return
 	}
-	r.size = zkRequestOverhead + len(record)
-	p.held.push(r)
-	p.heldBytes += r.size
+	held := new(zkRequest)
+	*held, *r = *r, zkRequest{}
+	held.size = zkRequestOverhead + len(record)
+	p.held.push(held)
+	p.heldBytes += held.size
 	p.blocked.Store(true)
 	p.advanceLocked()
-	return nil
 }
 
 // zkRequestOverhead is what a held request counts for beside its record.
@@ -135,45 +150,72 @@ func (r *zkRequest) read(h wire.Header, record []byte, start int64, l *Limits) {
 		r.refusal = wire.MarshallingError
 		return
 	}
-	if r.class() == zkWrite {
+	if r.class() == zkWrite || h.Type == wire.MultiRead {
 		r.refusal = r.checkLimits(l)
 	}
 }
 
-// mayGo says whether a request of this type could be done now, if nothing is held.
-// It may say no where it could.
-func (p *zkPipeline) mayGo(t wire.Type) bool {
-	switch t {
-	case wire.Sync, wire.Auth:
-		return false
-	}
-	probe := zkRequest{Header: wire.Header{Type: t}}
-	return p.passes(probe.class())
-}
-
-// passes says whether a request of a class at the front may go. p.mu is held.
-func (p *zkPipeline) passes(class zkClass) bool {
+// passes says whether a request at the front may go. p.mu is held.
+func (p *zkPipeline) passes(r *zkRequest) bool {
 	if p.syncing || p.closed {
 		return false
 	}
-	if class == zkWrite {
-		return p.c.out.outstanding() < session.MaxUnacked && p.mayWrite()
+	outstanding, ok := p.c.out.takes()
+	switch {
+	case !ok:
+		return false
+	case r.class() == zkWrite:
+		return outstanding < session.MaxUnacked && p.mayWrite(r)
+	default:
+		return outstanding == 0
 	}
-	return p.c.out.outstanding() == 0 && p.c.out.room()
 }
 
 // mayWrite holds writes back while the cluster has too much to do, or the session
 // writes faster than it may.
-func (p *zkPipeline) mayWrite() bool {
-	switch {
-	case p.c.s.node.Overloaded() != nil:
-		p.c.s.metrics.throttled.overload.Add(1)
-	case p.throttle != nil && !p.throttle.Allow():
-		p.c.s.metrics.throttled.rate.Add(1)
-	default:
-		return true
+func (p *zkPipeline) mayWrite(r *zkRequest) bool {
+	held := &p.c.s.metrics.throttled.overload
+	if p.takesMore(r) {
+		if p.throttle == nil || r.Header.Type == wire.CloseSession || p.throttle.Allow() {
+			return true
+		}
+		held = &p.c.s.metrics.throttled.rate
 	}
-	time.AfterFunc(zkRetry, func() { poke(p.c.out.wake) })
+	if !r.delayed {
+		r.delayed = true
+		held.Add(1)
+	}
+	if p.retrying.CompareAndSwap(false, true) {
+		time.AfterFunc(zkRetry, func() {
+			p.retrying.Store(false)
+			poke(p.c.out.wake)
+		})
+	}
+	return false
+}
+
+// takesMore says whether the cluster takes a write at the moment. While the disks
+// are full, what only takes away goes on: locks can be released. A client that
+// leaves is never held.
+func (p *zkPipeline) takesMore(r *zkRequest) bool {
+	err := p.c.s.node.Overloaded()
+	switch {
+	case err == nil, r.Header.Type == wire.CloseSession:
+		return true
+	case errors.Is(err, cluster.ErrDiskFull):
+		return r.takesAway()
+	}
+	return false
+}
+
+// takesAway says that a write needs no room on the disks.
+func (r *zkRequest) takesAway() bool {
+	switch r.Header.Type {
+	case wire.Delete, wire.Auth: // who holds a lock must first say who it is
+		return true
+	case wire.Multi:
+		return !slices.ContainsFunc(r.Ops, func(op wire.Op) bool { return op.Type != wire.Delete && op.Type != wire.Check })
+	}
 	return false
 }
 
@@ -188,7 +230,7 @@ func (p *zkPipeline) advance() {
 }
 
 func (p *zkPipeline) advanceLocked() {
-	for p.held.len() > 0 && p.passes((*p.held.front()).class()) {
+	for p.held.len() > 0 && p.passes(*p.held.front()) {
 		r := p.held.pop()
 		p.heldBytes -= r.size
 		p.do(r)
@@ -212,7 +254,11 @@ func (p *zkPipeline) do(r *zkRequest) {
 		p.write(r)
 	case zkSync:
 		p.syncing = true
-		p.c.s.workers.Go(func() { p.sync(r) })
+		p.c.s.workers.Go(func() {
+			if err := p.c.s.guarded("zookeeper sync", func() error { p.sync(r); return nil }); err != nil {
+				p.c.end(err)
+			}
+		})
 	case zkRead:
 		p.c.answerRead(r, &p.caller)
 	}
@@ -256,9 +302,9 @@ func (p *zkPipeline) sync(r *zkRequest) {
 	}
 	p.c.answerSync(r)
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.syncing = false
 	p.advanceLocked()
-	p.mu.Unlock()
 }
 
 // knownScheme says whether a client may prove something by the scheme.
@@ -304,7 +350,9 @@ func (c *zkConn) receive() error {
 		c.received.Add(1)
 		c.lastXid.Store(h.Xid)
 		c.s.words.stats.received.Add(1)
-		c.s.node.Heard(c.session, c.gen)
+		if c.session != 0 {
+			c.s.node.Heard(c.session, c.gen)
+		}
 		if err := c.pipe.take(h, record, c.s.clock.now()); err != nil {
 			return err
 		}
@@ -313,10 +361,13 @@ func (c *zkConn) receive() error {
 
 // answerPing answers at once, whatever else waits: a client gives up a server that
 // does not. That the leader counts the client as alive is another matter, see
-// zkPort.sweep.
-func (c *zkConn) answerPing(h wire.Header) {
+// Server.sweepZK. It reports false while the client takes no answers.
+func (c *zkConn) answerPing(h wire.Header) bool {
 	// Events up to this transaction are queued already.
-	c.out.reply(wire.ReplyHeader{Xid: h.Xid, Zxid: c.s.hub.firedZxid()}, h.Type, nil)
+	if !c.out.ping(wire.ReplyHeader{Xid: h.Xid, Zxid: c.s.hub.firedZxid()}) {
+		return false
+	}
 	c.sent.Add(1)
 	c.s.words.stats.sent.Add(1)
+	return true
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,6 +28,7 @@ func (s *Server) serveZooKeeper(l *connCounter, secure bool) error {
 		nc, err := l.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
+			s.arriving.close()
 			return nil
 		case err != nil:
 			if !passing(err) {
@@ -62,38 +64,20 @@ func passing(err error) bool {
 
 // handleZK serves one connection to its end.
 func (s *Server) handleZK(nc net.Conn, secure bool) error {
-	if err := nc.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
+	if !s.arriving.add(nc) {
+		return fsm.ErrShuttingDown
+	}
+	defer s.arriving.remove(nc)
+	c, err := s.arriveZK(nc, secure)
+	if err != nil || c == nil {
 		return err
 	}
-	in := bufio.NewReaderSize(nc, zkReadBytes)
-	first, err := in.Peek(1)
-	if err != nil {
-		return err
-	}
-	var state *tls.ConnectionState
-	switch {
-	case first[0] == tlsHandshake && s.tls != nil:
-		secured := tls.Server(rereadConn{nc, in}, s.clientTLS())
-		if err := secured.Handshake(); err != nil {
-			return err
-		}
-		now := secured.ConnectionState()
-		nc, in, state = &stallingConn{secured}, bufio.NewReaderSize(secured, zkReadBytes), &now
-	case secure, s.tls != nil && !s.cfg.ZooKeeper.Plaintext:
-		return errors.New("not TLS")
-	}
-	if word, err := in.Peek(4); err != nil {
-		return err
-	} else if answer, ok := s.words.answer(string(word)); ok {
-		_, err := nc.Write([]byte(answer))
-		return err
-	}
-	c := newZKConn(s, nc, in, s.auth.arrived(nc.RemoteAddr(), state))
 	defer s.dropZK(c)
 	s.hub.join(c)
 	if err := c.handshake(); err != nil {
 		return err
 	}
+	s.arriving.remove(nc)
 	if err := nc.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -101,17 +85,44 @@ func (s *Server) handleZK(nc net.Conn, secure bool) error {
 	return nil
 }
 
+// arriveZK finds out what a connection is for. One that asked with a four-letter
+// word has got its answer: then there is no zkConn.
+func (s *Server) arriveZK(nc net.Conn, secure bool) (*zkConn, error) {
+	if err := nc.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReaderSize(nc, zkReadBytes)
+	first, err := in.Peek(1)
+	if err != nil {
+		return nil, err
+	}
+	var state *tls.ConnectionState
+	switch {
+	case first[0] == tlsHandshake && s.tls != nil:
+		taken, _ := in.Peek(in.Buffered()) // no more than there is
+		secured := tls.Server(&rereadConn{nc, bytes.NewReader(taken)}, s.clientTLS())
+		if err := secured.Handshake(); err != nil {
+			return nil, err
+		}
+		now := secured.ConnectionState()
+		nc, in, state = &stallingConn{secured}, bufio.NewReaderSize(secured, zkReadBytes), &now
+	case secure, s.tls != nil && !s.cfg.ZooKeeper.Plaintext:
+		return nil, errors.New("not TLS")
+	}
+	word, err := in.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	if answer, ok := s.words.answer(string(word)); ok {
+		_, err := nc.Write([]byte(answer))
+		return nil, err
+	}
+	return newZKConn(s, nc, in, s.auth.arrived(nc.RemoteAddr(), state)), nil
+}
+
 // tlsHandshake is the first byte of a TLS connection. A frame's length begins with
 // it only if it is far too long.
 const tlsHandshake = 0x16
-
-// rereadConn reads what a buffer has already taken first.
-type rereadConn struct {
-	net.Conn
-	in io.Reader
-}
-
-func (c rereadConn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 // stallingConn bounds each write of a TLS connection, which does not pass the
 // deadlines of what it wraps.
@@ -187,13 +198,14 @@ func (c *zkConn) count(op opName, err error, start int64) {
 	c.s.words.stats.observe(took)
 }
 
-// context is done when the connection is.
+// context is done when the connection is, or the server stops.
 func (c *zkConn) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.s.workers.Go(func() {
+		defer cancel()
 		select {
 		case <-c.stopped:
-			cancel()
+		case <-c.s.stopping:
 		case <-ctx.Done():
 		}
 	})
@@ -228,7 +240,7 @@ func (c *zkConn) expired(q *wire.ConnectRequest, err error) error {
 
 // flush sends what is queued, for a connection that is not served.
 func (c *zkConn) flush() {
-	if p := c.out.take(nil); len(p.bytes) > 0 {
-		_, _ = c.net.Write(p.bytes) // the connection ends in any case
-	}
+	p := c.out.take()
+	_ = c.write(p.bytes()) // the connection ends in any case
+	p.release()
 }

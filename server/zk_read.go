@@ -59,7 +59,7 @@ func (c *zkConn) executeRead(r *zkRequest, v *fsm.View, caller *znode.Caller) er
 	case wire.AddWatch, wire.RemoveWatches, wire.CheckWatches:
 		code = c.changeWatch(r)
 	case wire.MultiRead:
-		p.Results = zkReadAll(r, v, caller)
+		p.Results, err = zkReadAll(r, v, caller, c.out.maxBytes)
 	default:
 		err = zkLook(&r.Request.Op, &p, v, caller)
 		if r.Watch {
@@ -139,7 +139,7 @@ func zkReadCode(t wire.Type, err error) wire.Code {
 	switch code := zkCode(err); {
 	case err == errReconfig: //nolint:errorlint // it is returned bare
 		return wire.ReconfigDisabled
-	case code == wire.BadArguments && t != wire.Exists:
+	case code == wire.BadArguments && t != wire.Exists && t != wire.MultiRead:
 		return wire.NoNode
 	default:
 		return code
@@ -171,17 +171,31 @@ func clientInfo(ids []session.Identity) []wire.ClientInfo {
 	return out
 }
 
-// zkReadAll answers a multiRead: each for itself.
-func zkReadAll(r *zkRequest, v *fsm.View, caller *znode.Caller) []wire.Result {
+// zkReadAll answers a multiRead: each for itself. One request could ask for
+// gigabytes, so together the answers are bounded as what waits for a client is.
+func zkReadAll(r *zkRequest, v *fsm.View, caller *znode.Caller, most int) ([]wire.Result, error) {
 	out := make([]wire.Result, len(r.Ops))
+	size := 0
 	for i := range r.Ops {
 		if err := zkLook(&r.Ops[i], &out[i].Reply, v, caller); err != nil {
 			out[i] = wire.Result{Err: zkReadCode(r.Ops[i].Type, err)}
 			continue
 		}
 		out[i].Type = r.Ops[i].Type
+		if size += replyBytes(&out[i].Reply); size > most {
+			return nil, &limitError{kind: fsm.ErrTooLarge, what: "bytes of the answers to a multiRead", have: int64(size), most: int64(most), setting: settingQueue}
+		}
 	}
-	return out
+	return out, nil
+}
+
+// replyBytes is about what an answer to a read takes.
+func replyBytes(p *wire.Reply) int {
+	n := wire.StatBytes + len(p.Data)
+	for _, name := range p.Names {
+		n += 4 + len(name)
+	}
+	return n
 }
 
 // answerSync answers a sync whose round is done.
