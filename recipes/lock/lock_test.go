@@ -3,8 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,28 +13,8 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
-
-// fake runs f in fake time with a cluster of n servers.
-func fake(t *testing.T, n int, f func(t *testing.T, c *fakecoord.Cluster)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, fakecoord.New(t, n)) })
-}
-
-func connect(t *testing.T, c *fakecoord.Cluster, opts ...client.Option) *client.Client {
-	t.Helper()
-	began := time.Now()
-	opts = append([]client.Option{
-		client.WithGRPCOptions(c.DialOption()), client.WithLogger(slog.New(slog.DiscardHandler)),
-		client.WithClock(func() time.Duration { return time.Since(began) + time.Hour }),
-	}, opts...)
-	cl, err := client.Dial(t.Context(), c.Target(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cl.Close() })
-	return cl
-}
 
 func acquire(t *testing.T, m *Mutex) *Handle {
 	t.Helper()
@@ -207,7 +185,7 @@ func TestSameNumberIsNoSecondFirst(t *testing.T) {
 // TestLeavingFromTheMiddle: waiters go away by context, by session loss and by
 // an administrator; the others keep their order and nobody enters early.
 func TestLeavingFromTheMiddle(t *testing.T) {
-	r := rand.New(rand.NewPCG(seed(t), 2))
+	r := rig.Random(t)
 	for range 10 {
 		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) {
 			const waiters = 12

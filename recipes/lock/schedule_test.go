@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -18,23 +17,9 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/rig"
 	"github.com/coordd/coord/znode"
 )
-
-// seed is COORD_SEED, or a new one. It is printed, so that a failure can be looked
-// at again.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	s := rand.Uint64()
-	if text := os.Getenv("COORD_SEED"); text != "" {
-		var err error
-		if s, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("COORD_SEED=%d", s)
-	return s
-}
 
 const testLimit = 2 // of semaphores
 
@@ -43,7 +28,7 @@ const testLimit = 2 // of semaphores
 // 10,000 such schedules at what locks are for: order, tokens, exclusion, that
 // somebody gets the lock, and that nothing is left.
 func TestRandomSchedules(t *testing.T) {
-	s := seed(t)
+	s := rig.Seed(t)
 	for kind, schedules := range map[Kind]int{KindMutex: 4000, KindRW: 3000, KindSemaphore: 3000} {
 		if testing.Short() {
 			schedules /= 20

@@ -1,9 +1,6 @@
 package member
 
 import (
-	"fmt"
-	"log/slog"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,39 +9,15 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Println(err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake runs f in fake time with a cluster of n servers.
-func fake(t *testing.T, n int, f func(t *testing.T, c *fakecoord.Cluster)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, fakecoord.New(t, n)) })
-}
-
-func connect(t *testing.T, c *fakecoord.Cluster, opts ...client.Option) *client.Client {
-	t.Helper()
-	began := time.Now()
-	opts = append([]client.Option{
-		client.WithGRPCOptions(c.DialOption()), client.WithLogger(slog.New(slog.DiscardHandler)),
-		client.WithClock(func() time.Duration { return time.Since(began) + time.Hour }),
-	}, opts...)
-	cl, err := client.Dial(t.Context(), c.Target(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cl.Close() })
-	return cl
-}
+var (
+	fake    = rig.Fake
+	connect = rig.Connect
+)
 
 func join(t *testing.T, g *Group, id, data string, opts ...Option) *Membership {
 	t.Helper()

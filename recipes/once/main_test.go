@@ -3,12 +3,8 @@ package once
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"os"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -16,39 +12,17 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Println(err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake runs f in fake time with a cluster of n servers.
-func fake(t *testing.T, n int, f func(t *testing.T, c *fakecoord.Cluster)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, fakecoord.New(t, n)) })
-}
+var fake = rig.Fake
 
+// connect gives sessions a timeout with few heartbeats, for tests of many hours.
 func connect(t *testing.T, c *fakecoord.Cluster, opts ...client.Option) *client.Client {
 	t.Helper()
-	began := time.Now()
-	opts = append([]client.Option{
-		client.WithSessionTimeout(5 * time.Minute), // few heartbeats, for tests of many hours
-		client.WithGRPCOptions(c.DialOption()), client.WithLogger(slog.New(slog.DiscardHandler)),
-		client.WithClock(func() time.Duration { return time.Since(began) + time.Hour }),
-	}, opts...)
-	cl, err := client.Dial(t.Context(), c.Target(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cl.Close() })
-	return cl
+	return rig.Connect(t, c, append([]client.Option{client.WithSessionTimeout(5 * time.Minute)}, opts...)...)
 }
 
 // store is a database in memory: one transaction at a time, with the check of the

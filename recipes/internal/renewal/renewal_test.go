@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,25 +12,10 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func fake(t *testing.T, f func(t *testing.T, c *fakecoord.Cluster, cl *client.Client)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c := fakecoord.New(t, 1)
-		began := time.Now()
-		cl, err := client.Dial(t.Context(), c.Target(),
-			client.WithGRPCOptions(c.DialOption()), client.WithLogger(slog.New(slog.DiscardHandler)), client.WithSessionTimeout(30*time.Second),
-			client.WithClock(func() time.Duration { return time.Since(began) + time.Hour }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cl.Close() })
-		f(t, c, cl)
-	})
-}
 
 func TestPausesGrowAndBeginAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +52,8 @@ func TestPausesGrowAndBeginAnew(t *testing.T) {
 }
 
 func TestSessionsFollowEachOther(t *testing.T) {
-	fake(t, func(t *testing.T, c *fakecoord.Cluster, cl *client.Client) {
+	rig.Fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := rig.Connect(t, c, client.WithSessionTimeout(30*time.Second))
 		s := NewSessions(cl)
 		for range 3 {
 			before, err := s.Live(t.Context())

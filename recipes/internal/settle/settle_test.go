@@ -3,7 +3,6 @@ package settle
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,17 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fake runs f in fake time with a client of a cluster of one server.
 func fake(t *testing.T, f func(t *testing.T, c *fakecoord.Cluster, cl *client.Client)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c := fakecoord.New(t, 1)
-		began := time.Now()
-		cl, err := client.Dial(t.Context(), c.Target(), client.WithGRPCOptions(c.DialOption()),
-			client.WithLogger(slog.New(slog.DiscardHandler)), client.WithSessionTimeout(time.Minute),
-			client.WithClock(func() time.Duration { return time.Since(began) + time.Hour }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cl.Close() })
-		f(t, c, cl)
+	rig.Fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		f(t, c, rig.Connect(t, c, client.WithSessionTimeout(time.Minute)))
 	})
 }
 

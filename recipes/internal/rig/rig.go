@@ -1,0 +1,69 @@
+// Package rig is what the recipes' own tests stand on: clients of a cluster in
+// memory, in fake time, and random choices that can be made again. No recipe
+// imports it.
+package rig
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/client/fakecoord"
+)
+
+// Fake runs f in fake time with a cluster of n servers.
+func Fake(t *testing.T, n int, f func(t *testing.T, c *fakecoord.Cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, fakecoord.New(t, n)) })
+}
+
+// Connect returns a client that ends with the test.
+func Connect(t *testing.T, c *fakecoord.Cluster, opts ...client.Option) *client.Client {
+	t.Helper()
+	cl, err := Dial(t.Context(), c, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cl.Close() })
+	return cl
+}
+
+// Dial is Connect for goroutines, and for clients that end before the test does.
+// The client's clock is the fake one.
+func Dial(ctx context.Context, c *fakecoord.Cluster, opts ...client.Option) (*client.Client, error) {
+	began := time.Now()
+	return client.Dial(ctx, c.Target(), append([]client.Option{
+		client.WithGRPCOptions(c.DialOption()), client.WithLogger(slog.New(slog.DiscardHandler)),
+		client.WithClock(func() time.Duration { return time.Since(began) + time.Hour }),
+	}, opts...)...)
+}
+
+// Seed is COORD_SEED, or a new one. It is printed, so that a failure can be looked
+// into again.
+func Seed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("COORD_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
+			t.Fatal("COORD_SEED: ", err)
+		}
+	}
+	t.Logf("COORD_SEED=%d", seed)
+	return seed
+}
+
+// Rand is a source of the choices that a seed stands for.
+func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+// Random is a source with a Seed.
+func Random(t *testing.T) *rand.Rand {
+	t.Helper()
+	return Rand(Seed(t))
+}
