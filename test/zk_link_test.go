@@ -27,6 +27,7 @@ type zkLink struct {
 	xid      int32
 	last     zxid.ID      // largest that a reply has shown
 	events   []wire.Event // that came since they were last taken
+	pongs    int          // that came before the replies to requests before their pings
 }
 
 // errZKExpired is what a client is told whose session is over.
@@ -130,9 +131,14 @@ func (l *zkLink) send(qs ...wire.Request) (first int32, err error) {
 	return first, l.write(frames...)
 }
 
-// next takes the next reply, of a request of type t; events before it are kept.
+// next takes the next reply, of a request of type t; events before it are kept. The
+// answer to a ping may come before its turn.
 func (l *zkLink) next(t wire.Type, patience time.Duration) (zkReply, error) {
 	for {
+		if t == wire.Ping && l.pongs > 0 {
+			l.pongs--
+			return zkReply{ReplyHeader: wire.ReplyHeader{Xid: wire.XidPing}}, nil
+		}
 		b, err := l.frame(patience)
 		if err != nil {
 			return zkReply{}, err
@@ -147,6 +153,11 @@ func (l *zkLink) next(t wire.Type, patience time.Duration) (zkReply, error) {
 				return zkReply{}, err
 			}
 			l.events = append(l.events, e)
+			continue
+		}
+		if h.Xid == wire.XidPing && t != wire.Ping {
+			l.last = max(l.last, h.Zxid)
+			l.pongs++
 			continue
 		}
 		r := zkReply{ReplyHeader: h, record: record}
