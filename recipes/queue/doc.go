@@ -63,7 +63,8 @@
 //	                                with a time limit: it was returned with a delay
 //	takers/_c_<uuid>-take-<number>  ephemeral: who waits for an item
 //	keys/<id>                       a key that is remembered
-//	dead/<item>                     an item that was given out too often
+//	dead/<item>                     an item that was given out too often; with a
+//	                                number behind it if that name is taken
 //
 // The priority is in eight hexadecimal digits, 80000000 for 0, so that names sort
 // in the order of the queue. Deleting an item by hand takes it out; if it has a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/coordd/coord/client"
@@ -33,8 +34,19 @@ func (it *Item) Return(ctx context.Context, delay time.Duration) error {
 
 // bury moves an item that was given out too often to the dead ones.
 func (it *Item) bury(ctx context.Context) error {
-	dead := client.OpCreate(it.claim.q.at(deadFolder)+"/"+it.claim.item.name.text, it.Data)
-	err := it.end(ctx, ErrDone, func() error { return it.claim.finish("dead", []string{deadFolder}, dead) })
+	c, dead := it.claim, it.claim.q.at(deadFolder)+"/"+it.claim.item.name.text
+	move := func(to string) error {
+		return c.finish("dead", []string{deadFolder}, client.OpCreate(to, it.Data))
+	}
+	err := it.end(ctx, ErrDone, func() error {
+		err := move(dead)
+		if errors.Is(err, client.ErrNodeExists) {
+			// The folder of items was made anew since, and an item with the same
+			// key has got the same number. No other item has this czxid.
+			err = move(dead + "-" + strconv.FormatUint(uint64(c.item.czxid), 10))
+		}
+		return err
+	})
 	if errors.Is(err, ErrLost) {
 		return nil // another taker will do it
 	}
@@ -101,7 +113,7 @@ func (it *Item) outcome(err error) error {
 	}
 }
 
-// errClaimLost says that the claim was not there any more.
+// errClaimLost says that the claim, or what was claimed, was not there any more.
 var errClaimLost = errors.New("queue: no claim")
 
 // write does operations of which the first is about the claim. If they were not
@@ -138,11 +150,16 @@ func (c *claim) finish(state string, folders []string, more ...client.Op) error 
 			ops = append(ops, client.OpCreate(key, []byte(state), client.WithTTL(ttl(q.opts.retention))))
 		}
 		at, again, err := c.write(append(ops, more...)...)
-		if err == nil || !again {
+		switch {
+		case err == nil || !again:
 			return err
-		}
-		if keyed && at == keyAt { // somebody has deleted the key meanwhile, or put it there
+		case at == 1: // somebody has deleted the item under its taker
+			c.abandon()
+			return errClaimLost
+		case keyed && at == keyAt: // somebody has deleted the key meanwhile, or put it there
 			forget = !forget
+		case errors.Is(err, client.ErrNodeExists): // what more there is to make
+			return err
 		}
 		if err := q.folders(context.Background(), folders...); err != nil {
 			return err

@@ -39,7 +39,7 @@ type Item struct {
 	result   error
 }
 
-// open reads the item and begins to watch over its claim.
+// open reads the item that was claimed.
 func (c *claim) open(ctx context.Context) (*Item, error) {
 	n, err := c.q.c.Get(ctx, c.itemNode(), client.Mode(client.ReadSession))
 	if err != nil {
@@ -49,6 +49,11 @@ func (c *claim) open(ctx context.Context) (*Item, error) {
 		}
 		return nil, err
 	}
+	return c.newItem(n), nil
+}
+
+// newItem begins to watch over the claim of an item.
+func (c *claim) newItem(n client.Node) *Item {
 	name := c.item.name
 	it := &Item{
 		ID: name.id, Key: name.key(), Data: n.Data, Priority: name.priority, Token: fence.Token(c.stat.Czxid),
@@ -57,12 +62,12 @@ func (c *claim) open(ctx context.Context) (*Item, error) {
 	}
 	base := fence.NewContext(context.Background(), fence.Grant{Lock: c.itemNode(), Token: it.Token})
 	it.ctx, it.cancel = context.WithCancelCause(base)
+	it.mu.Lock() // the session may be over already
 	it.stop = context.AfterFunc(it.session.Context(), func() { it.lose(context.Cause(it.session.Context())) })
-	it.mu.Lock()
 	it.timer = time.AfterFunc(it.nextLook(), it.look)
 	it.mu.Unlock()
 	go it.watchClaim()
-	return it, nil
+	return it
 }
 
 // Context is a child of nothing. It is done when the claim is lost, and when the
