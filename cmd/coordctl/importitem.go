@@ -116,16 +116,16 @@ func (e *env) printImport(i *importItem) error {
 			l.line("skipped", skipped)
 		}
 		for k, p := range i.Ephemerals {
-			l.nth("", k, len(i.Ephemerals), p)
+			l.nth("", k, len(i.Ephemerals), short(p))
 		}
 		for k, f := range i.Refused {
-			l.nth(refuse, k, len(i.Refused), f.Path+": "+f.Reason)
+			l.nth(refuse, k, len(i.Refused), short(f.Path)+": "+f.Reason)
 		}
 		for k, c := range i.Conflicts {
-			l.nth("differs", k, len(i.Conflicts), c.Path+": "+strings.Join(c.What, ", "))
+			l.nth("differs", k, len(i.Conflicts), short(c.Path)+": "+strings.Join(c.What, ", "))
 		}
 		for k, p := range i.Changed {
-			l.nth("changed there", k, len(i.Changed), p)
+			l.nth("changed there", k, len(i.Changed), short(p))
 		}
 		if len(i.Changed) > 0 {
 			l.line("note", "the ensemble was written to meanwhile; `coordctl import verify zookeeper` compares")
@@ -154,6 +154,15 @@ func (l *labels) some(label string, n int, what string) {
 	if n > 0 {
 		l.line(label, plural(n, "znode")+", "+what)
 	}
+}
+
+// short keeps a path from filling the screen.
+func short(path string) string {
+	const head, end = 120, 40
+	if runes := []rune(path); len(runes) > head+end {
+		return string(runes[:head]) + "…" + string(runes[len(runes)-end:])
+	}
+	return path
 }
 
 // nth prints one of several, and how many are left out in place of the first that is.

@@ -32,7 +32,7 @@ type Plan struct {
 	// Notes are for people: what will not be quite as it was.
 	Notes []string
 
-	Create    int      // znodes to create
+	Create    int      // znodes to create; a root that nobody has set counts as one
 	Bytes     int64    // of data in them
 	Present   int      // znodes that are there, and the same
 	Overwrite int      // znodes to set
@@ -52,6 +52,7 @@ type Plan struct {
 type action struct {
 	at                int32
 	create, data, acl bool // data and ACL: set, at the versions
+	first             bool // what is set was never set before
 	version, aversion client.Version
 }
 
@@ -141,8 +142,7 @@ func (p *Plan) decide(cmp *comparison, overwrite bool) {
 		case !s.data && !s.acl:
 			p.Present++
 		case overwrite || s.untouched(p.to(n.path)):
-			p.todo = append(p.todo, action{at: int32(i), data: s.data, acl: s.acl, version: s.version, aversion: s.aversion})
-			p.Overwrite++
+			p.set(int32(i), s)
 		default:
 			p.Conflicts = append(p.Conflicts, Conflict{p.to(n.path), s.differences()})
 		}
@@ -153,6 +153,19 @@ func (p *Plan) decide(cmp *comparison, overwrite bool) {
 		}
 	}
 	p.Counters = len(p.raise)
+}
+
+// set puts a znode that is there and differs into the plan.
+func (p *Plan) set(at int32, s *state) {
+	n := &p.survey.nodes[at]
+	first := s.untouched(p.to(n.path))
+	p.todo = append(p.todo, action{at: at, data: s.data, acl: s.acl, first: first, version: s.version, aversion: s.aversion})
+	if !first {
+		p.Overwrite++
+		return
+	}
+	p.Create++
+	p.Bytes += int64(n.bytes)
 }
 
 // untouched says that the znode is the cluster's root as it was made: that is there

@@ -161,7 +161,11 @@ func (p *Plan) write(w *writer, f *fetched, r *Result) error {
 	if f.action.acl {
 		ops = append(ops, client.OpSetACL(path, acl, f.action.aversion))
 	}
-	return w.add(unit{overwritten: 1, bytes: int64(len(f.data))}, 2*weigh(path, f.data, acl), ops...)
+	u := unit{overwritten: 1, bytes: int64(len(f.data))}
+	if f.action.first {
+		u.created, u.overwritten = 1, 0
+	}
+	return w.add(u, 2*weigh(path, f.data, acl), ops...)
 }
 
 func (r *Result) changed(path string) {
