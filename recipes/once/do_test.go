@@ -315,6 +315,24 @@ func (j *Job) nested(t *testing.T) error {
 	return err
 }
 
+// TestNoTwoJobsHaveAKeyInCommon: to a resource it would be one operation, and the
+// second one would not be applied.
+func TestNoTwoJobsHaveAKeyInCommon(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c)
+		seen := map[string]string{}
+		for _, path := range []string{"/a", "/a@b", "/a@b%40c", "/a@b@c"} {
+			for _, period := range []string{"p", "b@p", "b@c@p", "c@p", "b%40p", "c%40p"} {
+				key, is := New(cl, path).key(period), fmt.Sprintf("%q of %q", period, path)
+				if other := seen[key]; other != "" {
+					t.Errorf("%s and %s have the key %s", is, other, key)
+				}
+				seen[key] = is
+			}
+		}
+	})
+}
+
 // TestKeyDoesNotDependOnTheChroot.
 func TestKeyDoesNotDependOnTheChroot(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {

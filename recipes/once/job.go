@@ -122,10 +122,13 @@ func (j *Job) check(period string) error {
 	return nil
 }
 
-// key is the same on all hosts, also those whose client has another chroot.
+// key is the same on all hosts, also those whose client has another chroot. What
+// is behind its last @ is the period: no two jobs have a key in common.
 func (j *Job) key(period string) string {
-	return strings.TrimSuffix(j.c.Chroot(), "/") + strings.TrimSuffix(j.path, "/") + "@" + period
+	return strings.TrimSuffix(j.c.Chroot(), "/") + strings.TrimSuffix(j.path, "/") + "@" + escapeAt.Replace(period)
 }
+
+var escapeAt = strings.NewReplacer("%", "%25", "@", "%40")
 
 // Done reads whether a period is done.
 func (j *Job) Done(ctx context.Context, period string) (Done, bool, error) {
