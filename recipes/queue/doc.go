@@ -20,8 +20,10 @@
 // # What it does not
 //
 // It delivers at least once, not exactly once: an item whose taker died after the
-// work and before Done is given out again. Use [Item.ID] as the key of what the
-// work does (package sqlfence remembers keys), or make the work repeatable.
+// work and before Done is given out again. Use the queue's path together with
+// [Item.ID] as the key of what the work does (package sqlfence remembers keys), or
+// make the work repeatable. An ID alone is not enough where keys are used: it is
+// made of the key, so two queues can have it in common.
 //
 // It does not stop a paused process. Its claim may be lost while it does not run;
 // another takes the item, and the first goes on where it stood until it looks. Let

@@ -3,11 +3,13 @@ package queue
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/fence"
 )
 
 // TestItemsOfOneNameDie: the folder of items goes when it is empty, and a new one
@@ -63,5 +65,17 @@ func TestSessionEndsBehindTheClaim(t *testing.T) {
 			again := it.claim.newItem(client.Node{})
 			<-again.Context().Done()
 		}
+	})
+}
+
+// TestItemIsNamedToResourcesAsInTheCluster, whatever the taker's chroot.
+func TestItemIsNamedToResourcesAsInTheCluster(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		put(t, New(connect(t, c), "/app/q"), "x")
+		it := take(t, New(connect(t, c, client.WithChroot("/app")), "/q"))
+		if g, ok := fence.FromContext(it.Context()); !ok || !strings.HasPrefix(g.Lock, "/app/q/items/") || g.Token != it.Token {
+			t.Errorf("the grant is %+v", g)
+		}
+		must(t, it.Return(t.Context(), 0))
 	})
 }

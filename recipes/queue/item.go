@@ -60,7 +60,7 @@ func (c *claim) newItem(n client.Node) *Item {
 		Deliveries: int((n.Stat.Cversion + int64(n.Stat.NumChildren)) / 2), // so many children were made
 		claim:      c, session: c.q.c.Session(), finished: make(chan struct{}),
 	}
-	base := fence.NewContext(context.Background(), fence.Grant{Lock: c.itemNode(), Token: it.Token})
+	base := fence.NewContext(context.Background(), fence.Grant{Lock: c.q.fullPath(c.itemNode()), Token: it.Token})
 	it.ctx, it.cancel = context.WithCancelCause(base)
 	it.mu.Lock() // the session may be over already
 	it.stop = context.AfterFunc(it.session.Context(), func() { it.lose(context.Cause(it.session.Context())) })

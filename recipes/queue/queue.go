@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coordd/coord/client"
@@ -43,6 +44,12 @@ func (q *Queue) at(folder string) string {
 		return "/" + folder
 	}
 	return q.path + "/" + folder
+}
+
+// fullPath is a path as it is in the cluster: two clients that see the queue through
+// different chroots must name its items alike to a resource.
+func (q *Queue) fullPath(path string) string {
+	return strings.TrimSuffix(q.c.Chroot(), "/") + path
 }
 
 // maxParents bounds how often a folder is made again because it was reaped between
