@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -65,6 +68,9 @@ func Open(path string, opts ...Option) (*Store, error) {
 		_, err := tx.CreateBucketIfNotExists(bucket)
 		return err
 	})
+	if err == nil {
+		err = syncDir(filepath.Dir(path)) // a new file is only safe with its name
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("boltfence: %s: %w", path, err), db.Close())
 	}
@@ -80,6 +86,19 @@ func openError(path string, err error) error {
 	default:
 		return fmt.Errorf("boltfence: %w", err)
 	}
+}
+
+// syncDir makes the names in dir durable. Windows does that by itself, and has no
+// such call.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // Close closes the file. Admit then fails.
