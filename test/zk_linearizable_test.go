@@ -223,7 +223,7 @@ func TestProtocolUnderLoad(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
 	c := zkCluster(t)
-	w := startCounters(t, c.endpoints(), 8)
+	w := startCounters(t, c.endpoints(), 3)
 	t.Run("protocol", func(t *testing.T) {
 		for name, f := range zkProtocol {
 			t.Run(name, func(t *testing.T) {

@@ -302,7 +302,7 @@ func TestRidersThroughKillsMissNothing(t *testing.T) {
 			t.Errorf("rider %d: its ephemeral: %+v, %v", i, p.Stat, err)
 		}
 	}
-	if moves < riders/2 || h.n < 300 {
+	if moves < riders/2 || h.n < 100 {
 		t.Errorf("%d moves and %d changes show little", moves, h.n)
 	}
 	t.Logf("%d changes, %d moves", h.n, moves)

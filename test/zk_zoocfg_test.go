@@ -42,6 +42,27 @@ func newZooServer(t testing.TB, port, number int, text string) *zooServer {
 	return s
 }
 
+// zooPort finds a client port that is free, count of them in a row, with the ports
+// that follow from it.
+func zooPort(t testing.TB, count int) int {
+	t.Helper()
+	for range 200 {
+		port := freePorts(t, count)
+		grpc, peer := port+10_000, port+20_000
+		if grpc > 32767 {
+			grpc = port - 10_000
+		}
+		if peer > 32767 {
+			peer = port - 5_000
+		}
+		if portsFree(grpc, 1) && portsFree(peer, 1) {
+			return port
+		}
+	}
+	t.Fatal("no ports are free")
+	return 0
+}
+
 func (s *zooServer) file(name, text string) {
 	s.t.Helper()
 	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
@@ -217,7 +238,7 @@ func TestEnsembleRunsFromItsZooCfgs(t *testing.T) {
 // least zoo.cfg, of a directory in which ZooKeeper has worked.
 func TestServerByItselfTakesAZooKeepersPlace(t *testing.T) {
 	t.Parallel()
-	port := freePorts(t, 1)
+	port := zooPort(t, 1)
 	s := newZooServer(t, port, 0, fmt.Sprintf("tickTime=100\nclientPort=%d\n", port))
 	if err := os.Mkdir(filepath.Join(s.dir, "data/version-2"), 0o700); err != nil {
 		t.Fatal(err)
@@ -267,7 +288,7 @@ func TestSecureClientPortIsForTLSOnly(t *testing.T) {
 	if err := os.WriteFile(store, pem, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	port := freePorts(t, 2)
+	port := zooPort(t, 2)
 	s := newZooServer(t, port, 0, fmt.Sprintf("clientPort=%d\nsecureClientPort=%d\nssl.keyStore.location=%s\nssl.trustStore.location=%s\nssl.clientAuth=want\n4lw.commands.whitelist=*\n",
 		port, port+1, store, files.CA))
 	s.start(filepath.Join(s.dir, "zoo.cfg"))
@@ -301,7 +322,7 @@ func TestKazooFindsServersOfAZooCfg(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
 	py, script := python(t), absolute(t, kazooSuite)
-	port := freePorts(t, 1)
+	port := zooPort(t, 1)
 	s := newZooServer(t, port, 0, fmt.Sprintf("tickTime=2000\nclientPort=%d\n4lw.commands.whitelist=*\n", port))
 	s.start(filepath.Join(s.dir, "zoo.cfg"))
 	s.serves()

@@ -6,19 +6,24 @@ import (
 	"strconv"
 )
 
-// Ports that a zoo.cfg does not have follow from that of the clients, so that
-// several servers of one machine do not meet.
-const (
-	grpcOffset = 10_000 // from the client port to that of gRPC
-	peerOffset = 20_000 // to that between servers, of a server that is alone
+// offset is how a port that a zoo.cfg does not have follows from that of the
+// clients, so that several servers of one machine do not meet: above it where that
+// is below the ports that systems give to outgoing connections, else below it.
+type offset struct{ up, down int }
+
+var (
+	grpcOffset = offset{10_000, 10_000} // the port of gRPC
+	peerOffset = offset{20_000, 5_000}  // that between servers, of a server that is alone
 )
 
-// offset is a port some way from another, above it where there is room.
-func offset(port, by int) int {
-	if port+by > 65535 {
-		return port - by
+// firstOutgoing is the first port that Linux gives to outgoing connections.
+const firstOutgoing = 32768
+
+func (o offset) from(port int) int {
+	if port+o.up < firstOutgoing {
+		return port + o.up
 	}
-	return port + by
+	return port - o.down
 }
 
 func (c *converter) ports() {
@@ -33,9 +38,9 @@ func (c *converter) ports() {
 	}
 	host, text, _ := net.SplitHostPort(main) // it was joined here
 	port, _ := strconv.Atoi(text)
-	c.setOwn("listen.grpc", join(host, offset(port, grpcOffset)), c.rule(fmt.Sprintf("%d from the client port", grpcOffset)))
+	c.setOwn("listen.grpc", join(host, grpcOffset.from(port)), c.rule(fmt.Sprintf("%d from the client port", grpcOffset.up)))
 	if _, ok := c.out.Get("cluster.peers"); !ok {
-		c.alone(offset(port, peerOffset))
+		c.alone(peerOffset.from(port))
 	}
 	c.http()
 }

@@ -73,7 +73,7 @@ func TestEachKeyMeansWhatItMeansToZooKeeper(t *testing.T) {
 		base + "maxCnxns=500":                                                {"limits.connections": "500"},
 		base + "clientPortAddress=10.1.2.3":                                  {"listen.zookeeper": "10.1.2.3:2181", "listen.grpc": "10.1.2.3:12181"},
 		base + "clientPortAddress=::1":                                       {"listen.zookeeper": "[::1]:2181"},
-		"dataDir=/d\nclientPort=60000":                                       {"listen.grpc": ":50000", "cluster.peers": "zk1=127.0.0.1:40000"},
+		"dataDir=/d\nclientPort=60000":                                       {"listen.grpc": ":50000", "cluster.peers": "zk1=127.0.0.1:55000"},
 		base + "4lw.commands.whitelist=stat, ruok,*":                         {"zookeeper.words": "stat,ruok,*"},
 		base + "DigestAuthenticationProvider.superDigest=super:x=":           {"auth.super_digest": "super:x="},
 		base + "zookeeper.DigestAuthenticationProvider.superDigest=super:y=": {"auth.super_digest": "super:y="},
