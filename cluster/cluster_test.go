@@ -278,7 +278,9 @@ func (r *recorder) Applied(x *fsm.Result, _ []znode.Change) {
 	r.mu.Unlock()
 }
 
-func (r *recorder) SessionEnded(id session.ID, _ session.EndReason) {
+func (r *recorder) SessionOpened(session.ID, session.Protocol) {}
+
+func (r *recorder) SessionEnded(id session.ID, _ session.Protocol, _ session.EndReason) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended == nil {

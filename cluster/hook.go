@@ -34,11 +34,18 @@ func (h *nodeHook) Applied(r *fsm.Result, changes []znode.Change) {
 	n.fwd.applied(r)
 }
 
+// SessionOpened implements fsm.Hook.
+func (h *nodeHook) SessionOpened(id session.ID, by session.Protocol) {
+	if f := h.cfg.Hook; f != nil {
+		f.SessionOpened(id, by)
+	}
+}
+
 // SessionEnded implements fsm.Hook.
-func (h *nodeHook) SessionEnded(id session.ID, reason session.EndReason) {
+func (h *nodeHook) SessionEnded(id session.ID, by session.Protocol, reason session.EndReason) {
 	n := (*Node)(h)
 	if n.cfg.Hook != nil {
-		n.cfg.Hook.SessionEnded(id, reason)
+		n.cfg.Hook.SessionEnded(id, by, reason)
 	}
 	if l := n.live.Load(); l != nil {
 		l.ended(id)

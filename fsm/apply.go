@@ -134,11 +134,14 @@ func (m *Machine) applyCommand(c *Command) {
 		m.tx.Changes = nil
 	}
 	m.tx.Changes = m.tx.Changes[:0]
-	m.ended = m.ended[:0]
+	m.opened, m.ended = nil, m.ended[:0]
 	r := m.judge(c)
 	m.hook.Applied(r, m.tx.Changes)
+	if s := m.opened; s != nil {
+		m.hook.SessionOpened(s.ID, s.Protocol)
+	}
 	for _, e := range m.ended {
-		m.hook.SessionEnded(e.id, e.reason)
+		m.hook.SessionEnded(e.id, e.by, e.reason)
 	}
 }
 
@@ -212,8 +215,9 @@ func (m *Machine) begin(caller *znode.Caller, cause znode.Cause) *znode.Tx {
 // endSession takes a session and its ephemerals out, in the transaction that
 // was begun.
 func (m *Machine) endSession(tx *znode.Tx, id session.ID, reason session.EndReason) {
+	by := m.state.Sessions.Get(id).Protocol
 	m.state.Tree.EndSession(tx, id, reason.Unclean())
 	m.state.Sessions.End(id, reason, tx.Zxid, tx.Time)
 	delete(m.callers, id)
-	m.ended = append(m.ended, endedSession{id, reason})
+	m.ended = append(m.ended, endedSession{id, by, reason})
 }

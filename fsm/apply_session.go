@@ -34,6 +34,7 @@ func (m *Machine) open(c *Command) *Result {
 		m.fault = err // the checks above exclude every reason it has
 		return newResult(c, StatusDone, err)
 	}
+	m.opened = s
 	r := newResult(c, StatusDone, nil)
 	r.Zxid = tx.Zxid
 	r.Session = infoOf(s, o.Server, o.Boot)

@@ -14,8 +14,10 @@ type Hook interface {
 	// changes are those of one transaction, empty if it changed nothing; what
 	// they point at is immutable, but the slice is reused after the call.
 	Applied(r *Result, changes []znode.Change)
-	// SessionEnded is called behind the Applied that ended a session.
-	SessionEnded(id session.ID, reason session.EndReason)
+	// SessionOpened is called behind the Applied that opened a session, and
+	// SessionEnded behind the one that ended it.
+	SessionOpened(id session.ID, by session.Protocol)
+	SessionEnded(id session.ID, by session.Protocol, reason session.EndReason)
 	// EntryDone is called at the end of each log entry.
 	EntryDone(index, term uint64, last zxid.ID)
 	// Restored is called when a snapshot has taken the place of the state, in
@@ -27,7 +29,8 @@ type Hook interface {
 // noHook is the Hook of a machine that nobody listens to.
 type noHook struct{}
 
-func (noHook) Applied(*Result, []znode.Change)            {}
-func (noHook) SessionEnded(session.ID, session.EndReason) {}
-func (noHook) EntryDone(uint64, uint64, zxid.ID)          {}
-func (noHook) Restored(uint64, zxid.ID)                   {}
+func (noHook) Applied(*Result, []znode.Change)                              {}
+func (noHook) SessionOpened(session.ID, session.Protocol)                   {}
+func (noHook) SessionEnded(session.ID, session.Protocol, session.EndReason) {}
+func (noHook) EntryDone(uint64, uint64, zxid.ID)                            {}
+func (noHook) Restored(uint64, zxid.ID)                                     {}

@@ -74,7 +74,8 @@ type Machine struct {
 	fault   error                        // why this replica must stop
 	callers map[session.ID]*znode.Caller // of open sessions, made when needed
 	tx      znode.Tx                     // reused
-	ended   []endedSession               // by the command being applied
+	opened  *session.Session             // by the command being applied; nil: none
+	ended   []endedSession               // by it, too
 	fresh   int                          // commands since the table was last digested
 	decoded [chunkSize]decoder           // used outside mu, under entry
 
@@ -87,6 +88,7 @@ type position struct{ index, term uint64 }
 
 type endedSession struct {
 	id     session.ID
+	by     session.Protocol
 	reason session.EndReason
 }
 

@@ -43,9 +43,15 @@ func newRig(t testing.TB) *rig {
 type recorder struct {
 	results []*Result
 	changes [][]znode.Change
+	opened  []openedSession
 	ended   []endedSession
 	entries []uint64
 	order   []string
+}
+
+type openedSession struct {
+	id session.ID
+	by session.Protocol
 }
 
 func (h *recorder) Applied(r *Result, changes []znode.Change) {
@@ -54,8 +60,12 @@ func (h *recorder) Applied(r *Result, changes []znode.Change) {
 	h.order = append(h.order, "applied "+r.Kind.String())
 }
 
-func (h *recorder) SessionEnded(id session.ID, reason session.EndReason) {
-	h.ended = append(h.ended, endedSession{id, reason})
+func (h *recorder) SessionOpened(id session.ID, by session.Protocol) {
+	h.opened = append(h.opened, openedSession{id, by})
+}
+
+func (h *recorder) SessionEnded(id session.ID, by session.Protocol, reason session.EndReason) {
+	h.ended = append(h.ended, endedSession{id, by, reason})
 	h.order = append(h.order, "ended "+reason.String())
 }
 

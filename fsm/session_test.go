@@ -63,7 +63,7 @@ func TestTakeOverEndsTheNamedSessionInTheSameTransaction(t *testing.T) {
 	if changes[0].Cause != znode.BySessionClose || changes[0].Session != old.info.ID {
 		t.Fatalf("cause %d of session %s", changes[0].Cause, changes[0].Session)
 	}
-	if !reflect.DeepEqual(r.hook.ended, []endedSession{{old.info.ID, session.TakenOver}}) {
+	if !reflect.DeepEqual(r.hook.ended, []endedSession{{old.info.ID, session.GRPC, session.TakenOver}}) {
 		t.Fatalf("ended %v", r.hook.ended)
 	}
 	// A copy of the take-over does not end the session it opened.

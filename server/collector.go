@@ -189,10 +189,13 @@ func (c collector) collectSessions(out collection) {
 		out.gauge("coord_sessions", help, float64(open[p]), "protocol", protocol(p).String(), "state", "open")
 		out.gauge("coord_sessions", help, float64(attached[p]), "protocol", protocol(p).String(), "state", "attached")
 	}
-	out.counter("coord_sessions_opened_total", "Sessions opened in the cluster, as applied here.", h.opened.Load())
-	for r := session.Closed; r <= session.Restored; r++ {
-		out.counter("coord_sessions_closed_total", "Sessions that ended in the cluster, as applied here.", h.closed[r].Load(),
-			"reason", r.String())
+	for p := range h.opened {
+		label := protocol(p).String()
+		out.counter("coord_sessions_opened_total", "Sessions opened in the cluster, as applied here.", h.opened[p].Load(), "protocol", label)
+		for r := session.Closed; r <= session.Restored; r++ {
+			out.counter("coord_sessions_closed_total", "Sessions that ended in the cluster, as applied here.", h.closed[p][r].Load(),
+				"protocol", label, "reason", r.String())
+		}
 	}
 	c.s.metrics.silence.collect(out)
 }

@@ -14,7 +14,7 @@ import (
 func TestReasonsOfEndsAreKeptForTheNewest(t *testing.T) {
 	s, _ := fakeServer(t)
 	for id := range session.ID(maxRecentEnds + 10) {
-		s.hub.SessionEnded(id+1, session.Killed)
+		s.hub.SessionEnded(id+1, session.GRPC, session.Killed)
 	}
 	if s.hub.howEnded(10) != 0 || s.hub.howEnded(11) != session.Killed || s.hub.howEnded(maxRecentEnds+10) != session.Killed {
 		t.Error("not the newest are kept")

@@ -212,9 +212,12 @@ func (n *fakeNode) Applied(r *fsm.Result, changes []znode.Change) {
 	}
 }
 
-func (n *fakeNode) SessionEnded(id session.ID, r session.EndReason) { n.s.hub.SessionEnded(id, r) }
-func (n *fakeNode) EntryDone(i, term uint64, last zxid.ID)          { n.s.hub.EntryDone(i, term, last) }
-func (n *fakeNode) Restored(i uint64, last zxid.ID)                 { n.s.hub.Restored(i, last) }
+func (n *fakeNode) SessionOpened(id session.ID, by session.Protocol) { n.s.hub.SessionOpened(id, by) }
+func (n *fakeNode) SessionEnded(id session.ID, by session.Protocol, r session.EndReason) {
+	n.s.hub.SessionEnded(id, by, r)
+}
+func (n *fakeNode) EntryDone(i, term uint64, last zxid.ID) { n.s.hub.EntryDone(i, term, last) }
+func (n *fakeNode) Restored(i uint64, last zxid.ID)        { n.s.hub.Restored(i, last) }
 
 // pipe is the server's end of a stream without a network.
 type pipe struct {

@@ -26,7 +26,7 @@ const (
 	profileTime = 2 * time.Minute
 )
 
-// newHTTP builds the server of health, metrics and profiles.
+// newHTTP builds the server of health, metrics, ZooKeeper's words and profiles.
 func (s *Server) newHTTP(tlsConfig *tls.Config) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.livez)
@@ -34,6 +34,7 @@ func (s *Server) newHTTP(tlsConfig *tls.Config) *http.Server {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{
 		MaxRequestsInFlight: 4, Timeout: httpRequestTime, EnableOpenMetrics: true,
 	}))
+	mux.HandleFunc("GET /commands/{word}", s.words.serveHTTP)
 	if s.cfg.Pprof {
 		for path, h := range map[string]http.HandlerFunc{
 			"/debug/pprof/": pprof.Index, "/debug/pprof/cmdline": pprof.Cmdline, "/debug/pprof/profile": pprof.Profile,

@@ -32,9 +32,10 @@ type hub struct {
 	events [coordpb.EventType_EVENT_ACL_CHANGED + 1]atomic.Uint64
 	// deduplicated counts request ids that were answered from memory; leaders,
 	// opened and closed count what was applied, slow the streams given up.
-	deduplicated, leaders, opened, slow atomic.Uint64
+	deduplicated, leaders, slow atomic.Uint64
 
-	closed [session.Restored + 1]atomic.Uint64 // by reason
+	opened [numProtocols]atomic.Uint64
+	closed [numProtocols][session.Restored + 1]atomic.Uint64 // by reason
 
 	// ended holds the streams whose session ended in the entry being applied.
 	// Only the applying goroutine uses it.
@@ -131,9 +132,6 @@ func (h *hub) Applied(r *fsm.Result, changes []znode.Change) {
 // bound looks whether a session that was opened or attached has left a stream
 // of this server.
 func (h *hub) bound(r *fsm.Result) {
-	if r.Kind == fsm.CmdOpen {
-		h.opened.Add(1)
-	}
 	h.ownMu.Lock()
 	o := h.owned[r.Session.ID]
 	if o == nil || o.gen >= r.Session.Generation {
@@ -147,11 +145,14 @@ func (h *hub) bound(r *fsm.Result) {
 	}
 }
 
+// SessionOpened implements fsm.Hook.
+func (h *hub) SessionOpened(_ session.ID, by session.Protocol) { h.opened[protocolOf(by)].Add(1) }
+
 // SessionEnded implements fsm.Hook. The stream is told at the end of the entry:
 // the answer to the close that ended it comes first.
-func (h *hub) SessionEnded(id session.ID, reason session.EndReason) {
-	if int(reason) < len(h.closed) {
-		h.closed[reason].Add(1)
+func (h *hub) SessionEnded(id session.ID, by session.Protocol, reason session.EndReason) {
+	if closed := &h.closed[protocolOf(by)]; int(reason) < len(closed) {
+		closed[reason].Add(1)
 	}
 	h.ownMu.Lock()
 	o := h.disownLocked(id)

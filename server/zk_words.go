@@ -3,7 +3,9 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -12,8 +14,6 @@ import (
 	"time"
 
 	"github.com/coordd/coord/fsm"
-	"github.com/coordd/coord/session"
-	"github.com/coordd/coord/watch"
 	"github.com/coordd/coord/znode"
 )
 
@@ -59,12 +59,37 @@ func (w *words) answer(word string) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	if !slices.Contains(w.allowed, word) && !slices.Contains(w.allowed, "*") {
+	if !w.allows(word) {
 		return word + " is not executed because it is not in the whitelist.\n", true
 	}
 	var b strings.Builder
 	f(&b)
 	return b.String(), true
+}
+
+func (w *words) allows(word string) bool {
+	return slices.Contains(w.allowed, word) || slices.Contains(w.allowed, "*")
+}
+
+// serveHTTP is GET /commands/{word}, where ZooKeeper's admin server has it: the same
+// words, the same white list, the same text.
+func (w *words) serveHTTP(rw http.ResponseWriter, r *http.Request) {
+	if w.s.zkListener == nil {
+		http.NotFound(rw, r)
+		return
+	}
+	word := r.PathValue("word")
+	answer, ok := w.answer(word)
+	if !ok {
+		http.NotFound(rw, r)
+		return
+	}
+	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	rw.Header().Set("Cache-Control", "no-store")
+	if !w.allows(word) {
+		rw.WriteHeader(http.StatusForbidden)
+	}
+	_, _ = io.WriteString(rw, answer) // the client has gone
 }
 
 // zkStats count what the words tell of. Latencies are those of the ZooKeeper port
@@ -275,83 +300,4 @@ func (w *words) isro(b *strings.Builder) {
 func (w *words) dirs(b *strings.Builder) {
 	use := w.s.cluster.DiskUse()
 	fmt.Fprintf(b, "datadir_size: %d\nlogdir_size: %d\n", use.Snapshot, use.Store)
-}
-
-// maxDumped bounds a dump in sessions: it is made under the machine's read lock.
-const maxDumped = 10_000
-
-func (w *words) dump(b *strings.Builder) {
-	b.WriteString("SessionTracker dump:\nGlobal Sessions(")
-	w.s.machine.View(func(v *fsm.View) {
-		fmt.Fprintf(b, "%d):\n", v.Sessions.Len())
-		var owners []session.ID
-		for s := range v.Sessions.All() {
-			if len(owners) == maxDumped {
-				break
-			}
-			fmt.Fprintf(b, "0x%x\t%dms\n", uint64(s.ID), s.Timeout.Milliseconds())
-			owners = append(owners, s.ID)
-		}
-		fmt.Fprintf(b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", v.Tree.Counts().Owners)
-		for _, id := range owners {
-			if paths := v.Tree.Ephemerals(id, "/"); len(paths) > 0 {
-				fmt.Fprintf(b, "0x%x:\n\t%s\n", uint64(id), strings.Join(paths, "\n\t"))
-			}
-		}
-	})
-	b.WriteString("Connections dump:\nConnections Sets (1):\n")
-	for _, c := range w.zkConns() {
-		fmt.Fprintf(b, "\t/%s\n", c.guest.address)
-	}
-}
-
-// zkWatches lists the watches of the ZooKeeper port by path, or by session.
-func (w *words) zkWatches(key func(path string, id session.ID) (string, string)) map[string][]string {
-	out := map[string][]string{}
-	h := w.s.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.watches.Each(func(sub *watch.Subscriber, path string, _ watch.Kind) {
-		c, ok := sub.Data.(*zkConn)
-		if !ok {
-			return
-		}
-		id, _, _ := c.bound()
-		if k, v := key(path, id); !slices.Contains(out[k], v) {
-			out[k] = append(out[k], v)
-		}
-	})
-	return out
-}
-
-func (w *words) wchs(b *strings.Builder) {
-	by := w.zkWatches(func(path string, id session.ID) (string, string) { return path, id.String() })
-	watchers, total := map[string]bool{}, 0
-	for _, ids := range by {
-		total += len(ids)
-		for _, id := range ids {
-			watchers[id] = true
-		}
-	}
-	fmt.Fprintf(b, "%d connections watching %d paths\nTotal watches:%d\n", len(watchers), len(by), total)
-}
-
-func (w *words) wchp(b *strings.Builder) {
-	writeGroups(b, w.zkWatches(func(path string, id session.ID) (string, string) { return path, fmt.Sprintf("0x%x", uint64(id)) }))
-}
-
-func (w *words) wchc(b *strings.Builder) {
-	writeGroups(b, w.zkWatches(func(path string, id session.ID) (string, string) { return fmt.Sprintf("0x%x", uint64(id)), path }))
-}
-
-func writeGroups(b *strings.Builder, groups map[string][]string) {
-	keys := make([]string, 0, len(groups))
-	for k := range groups {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		slices.Sort(groups[k])
-		fmt.Fprintf(b, "%s\n\t%s\n", k, strings.Join(groups[k], "\n\t"))
-	}
 }

@@ -115,14 +115,15 @@ func (t *Table) addMerged(s *Subscriber, path string, k Kind) bool {
 	return true
 }
 
-// Each hands every watch to f, in no order; f must not call the table. Of a
-// Persistent watch of a Merge subscriber both halves come, of others one.
-func (t *Table) Each(f func(s *Subscriber, path string, k Kind)) {
+// Each hands the watches to f, in no order, until f reports false; f must not call
+// the table. Of a Persistent watch of a Merge subscriber both halves come, of others
+// one.
+func (t *Table) Each(f func(s *Subscriber, path string, k Kind) bool) {
 	for _, heads := range t.lists {
 		for _, w := range heads {
 			for ; w != nil; w = w.next {
-				if w.kind != Persistent || w.list == ownList {
-					f(w.sub, w.path, w.kind)
+				if second := w.kind == Persistent && w.list != ownList; !second && !f(w.sub, w.path, w.kind) {
+					return
 				}
 			}
 		}
