@@ -21,41 +21,6 @@ func FromContext(ctx context.Context, path string) (*Handle, bool) {
 	return h, ok
 }
 
-// checkedContext looks at the clock whenever it is asked, so that the first
-// question after a pause of the process gets the right answer.
-type checkedContext struct {
-	context.Context
-	check func()
-}
-
-func (c checkedContext) Done() <-chan struct{} {
-	c.check()
-	return c.Context.Done()
-}
-
-func (c checkedContext) Err() error {
-	c.check()
-	return c.Context.Err()
-}
-
-// until is a child of ctx that is also done, with the same cause, when over is; and
-// at once if that is so after a look.
-func until(ctx, over context.Context, look func()) (context.Context, context.CancelFunc) {
-	inner, cancel := context.WithCancelCause(ctx)
-	follow := func() { cancel(context.Cause(over)) }
-	stop := context.AfterFunc(over, follow)
-	check := func() {
-		look()
-		if over.Err() != nil { // follow is called in a moment
-			follow()
-		}
-	}
-	return checkedContext{inner, check}, func() {
-		stop()
-		cancel(context.Canceled)
-	}
-}
-
 // withGrant adds the grant. Its path is that in the cluster: two clients that see
 // the lock through different chroots must name it alike to the resource.
 func (h *Handle) withGrant(ctx context.Context) context.Context {
@@ -69,5 +34,5 @@ func (h *Handle) inside(ctx context.Context) (context.Context, context.CancelFun
 
 // within is a child of ctx that is also done when the handle is over.
 func (h *Handle) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return until(withHandle(ctx, h), h.ctx, h.check)
+	return h.hold.Within(withHandle(ctx, h), h.hold.Check)
 }

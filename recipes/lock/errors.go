@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/hold"
 )
 
 // Errors, besides those of package client and of the caller's context.
@@ -34,7 +35,7 @@ var (
 	ErrWaitLimit error = waitLimitError{}
 	// ErrMargin is the reason in a LostError when the cluster did not answer
 	// until the safety margin before the session's deadline.
-	ErrMargin = errors.New("the cluster has not answered in time")
+	ErrMargin = hold.ErrMargin
 )
 
 type waitLimitError struct{}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/hold"
 	"github.com/coordd/coord/recipes/internal/settle"
 )
 
@@ -15,33 +16,24 @@ import (
 type Handle struct {
 	place   *spot
 	session *client.Session
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	lost    chan struct{}
-	stop    func() bool // of the wait for the session's end
+	hold    *hold.Hold
 
 	// mu guards the fields below.
 	mu      sync.Mutex
-	timer   *time.Timer
 	held    settle.Node // what it depends on: the queue entry, or the slot taken for it
 	token   fence.Token // 0 while it is not known yet
 	holds   bool        // the lock was granted
 	unwatch context.CancelFunc
-	over    error      // not nil once lost or released: the cause of ctx
 	release *releasing // not nil once Release was called
 }
 
 // newHandle begins to watch over a queue entry, already while it waits.
 func newHandle(p *spot) *Handle {
-	h := &Handle{place: p, session: p.f.c.Session(), held: p.entry, lost: make(chan struct{})}
+	h := &Handle{place: p, session: p.f.c.Session(), held: p.entry}
 	if p.role == roleLock { // known from the beginning
 		h.token = fence.Token(p.entry.Stat.Czxid)
 	}
-	h.ctx, h.cancel = context.WithCancelCause(withHandle(context.Background(), h))
-	h.mu.Lock() // it may be lost already
-	h.stop = context.AfterFunc(h.session.Context(), func() { h.lose(context.Cause(h.session.Context())) })
-	h.timer = time.AfterFunc(h.nextLook(), h.look)
-	h.mu.Unlock()
+	h.hold = hold.New(withHandle(context.Background(), h), h.session, p.opts.margin, h.lostBy, h.freeLater)
 	h.watch()
 	return h
 }
@@ -97,23 +89,20 @@ func (h *Handle) Session() *client.Session { return h.session }
 // process. It carries the handle for [FromContext] and the grant for
 // [fence.FromContext], which names the lock by its path in the cluster, whatever
 // the client's chroot.
-func (h *Handle) Context() context.Context { return checkedContext{h.withGrant(h.ctx), h.check} }
+func (h *Handle) Context() context.Context {
+	return hold.Checked(h.withGrant(h.hold.Context()), h.hold.Check)
+}
 
 // Lost is closed when the lock is lost, and not by Release.
 func (h *Handle) Lost() <-chan struct{} {
-	h.check()
-	return h.lost
+	h.hold.Check()
+	return h.hold.Lost()
 }
 
 // Held says whether the lock is held, as far as this process can know: no
 // request is made. It is false from a safety margin before the session's
 // deadline on. When it is false the Context is done.
-func (h *Handle) Held() bool {
-	h.check()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.over == nil
-}
+func (h *Handle) Held() bool { return h.hold.Over() == nil }
 
 // Deadline is the moment before which nobody else can be granted the lock
 // because of silence. It moves on while the session lives. Deliberate removal
@@ -124,18 +113,12 @@ func (h *Handle) Deadline() time.Time { return h.session.Deadline() }
 // Remaining is the time until the lock counts as lost if nothing is heard from
 // the cluster any more: until the deadline less the safety margin, 0 when it is
 // over.
-func (h *Handle) Remaining() time.Duration {
-	return max(0, h.session.DeadlineAt()-h.place.opts.margin-h.session.Now())
-}
+func (h *Handle) Remaining() time.Duration { return h.hold.Remaining() }
 
 // Verify asks the cluster whether the lock is still held. It returns nil, or an
 // error that matches ErrLost or ErrReleased, or that of the request.
 func (h *Handle) Verify(ctx context.Context) error {
-	h.check()
-	h.mu.Lock()
-	over := h.over
-	h.mu.Unlock()
-	if over != nil {
+	if over := h.hold.Over(); over != nil {
 		return over
 	}
 	n := h.node()
@@ -144,16 +127,12 @@ func (h *Handle) Verify(ctx context.Context) error {
 		return err
 	}
 	if !ok || !n.Same(st) {
-		h.lose(ErrDeleted)
+		h.hold.Lose(ErrDeleted)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.over
+	return h.hold.Over()
 }
 
 // Guard goes first into a [client.Client.Txn]: the transaction fails unless this
 // very acquisition still holds the lock. A check of the path alone would also
 // pass for a later holder.
 func (h *Handle) Guard() client.Op { return h.node().Check() }
-
-func (h *Handle) sessionOver() bool { return h.session.Context().Err() != nil }

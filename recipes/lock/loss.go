@@ -11,61 +11,17 @@ import (
 )
 
 // lostBy describes the loss.
-func (h *Handle) lostBy(reason error) *LostError {
+func (h *Handle) lostBy(reason error) error {
 	return &LostError{Path: h.Path(), Node: h.Node(), Token: h.FencingToken(), Reason: reason}
 }
 
 // lostError is the *LostError of a lost handle, else nil.
 func (h *Handle) lostError() error {
-	h.check()
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	var e *LostError
-	if errors.As(h.over, &e) {
+	if errors.As(h.hold.Over(), &e) {
 		return e
 	}
 	return nil
-}
-
-// lose makes the handle lost, once and for good: the holder is told now.
-func (h *Handle) lose(reason error) { h.drop(h.lostBy(reason)) }
-
-// drop ends the handle with a cause, unless it is over. Whoever sees by one method
-// that it is over sees that by all of them: so all is done with mu. What waits for
-// the context to be done runs in goroutines of its own.
-func (h *Handle) drop(cause error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over != nil {
-		return
-	}
-	h.over = cause
-	h.timer.Stop()
-	h.stop()
-	h.cancel(cause)
-	if errors.Is(cause, ErrLost) {
-		close(h.lost)
-	}
-}
-
-// check makes the handle lost if its time is over. After a pause of the process
-// it may be the first to know.
-func (h *Handle) check() {
-	ended := h.sessionOver()
-	if !ended && h.Remaining() > 0 {
-		return
-	}
-	h.mu.Lock()
-	over := h.over != nil
-	h.mu.Unlock()
-	switch {
-	case over:
-	case ended:
-		h.lose(context.Cause(h.session.Context()))
-	default:
-		h.lose(ErrMargin)
-		h.freeLater()
-	}
 }
 
 // freeLater removes the queue entry of a handle that was lost by the margin, if
@@ -81,26 +37,10 @@ func (h *Handle) freeLater() {
 	}
 	h.mu.Unlock()
 	time.AfterFunc(wait, func() {
-		if !h.sessionOver() {
+		if h.session.Context().Err() == nil {
 			h.node().Remove(h.place.f.c)
 		}
 	})
-}
-
-// look is run by the timer.
-func (h *Handle) look() {
-	h.check()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over == nil {
-		h.timer.Reset(h.nextLook())
-	}
-}
-
-// nextLook is the time to the next look at the clock. Timers stand still while
-// the machine sleeps, so it is not simply what remains.
-func (h *Handle) nextLook() time.Duration {
-	return max(time.Millisecond, min(h.Remaining(), h.session.Timeout()/4))
 }
 
 // watch begins to tell of the end of the node that the handle depends on now. It
@@ -108,7 +48,7 @@ func (h *Handle) nextLook() time.Duration {
 func (h *Handle) watch() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ctx, cancel := context.WithCancel(h.ctx)
+	ctx, cancel := context.WithCancel(h.hold.Context())
 	h.unwatch = cancel
 	go h.watchNode(ctx, h.held)
 }
@@ -125,16 +65,16 @@ func (h *Handle) watchNode(ctx context.Context, n settle.Node) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && !h.sessionOver():
+		case err != nil && !h.hold.SessionOver():
 			// The node cannot be watched (a limit, a permission): its holder
 			// could not be told of its end, so it must not rely on it.
-			h.lose(err)
+			h.hold.Lose(err)
 			h.freeLater()
 			return
 		case err != nil:
 			return
 		case ev.Type == client.EventDeleted, ev.Type == client.EventChanged && ev.Stat.EphemeralOwner == 0:
-			h.lose(h.endedBy(ev.Cause)) // changed: it lingers, no longer ours
+			h.hold.Lose(h.endedBy(ev.Cause)) // changed: it lingers, no longer ours
 			return
 		case ev.Type == client.EventResync:
 			_ = h.Verify(ctx) // it takes note of a loss itself
@@ -148,9 +88,9 @@ func (h *Handle) awaitReason() {
 	t := time.NewTimer(reasonWait)
 	defer t.Stop()
 	select {
-	case <-h.lost:
+	case <-h.hold.Lost():
 	case <-t.C:
-		h.lose(ErrDeleted)
+		h.hold.Lose(ErrDeleted)
 	}
 }
 
@@ -164,7 +104,7 @@ func (h *Handle) endedBy(cause client.Cause) error {
 	waits := !h.holds
 	h.mu.Unlock()
 	switch {
-	case h.sessionOver():
+	case h.hold.SessionOver():
 		return context.Cause(s.Context())
 	case cause == znode.BySessionExpiry || cause == znode.BySessionClose:
 		return &client.SessionError{ID: s.ID(), Reason: client.Silent, Timeout: s.Timeout(), Detail: "the cluster has ended it"}

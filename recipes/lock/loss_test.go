@@ -329,34 +329,6 @@ func TestAnotherSessionHoldsTheLock(t *testing.T) {
 	})
 }
 
-// TestNothingSaysThatItIsOverBeforeTheContextDoes: whoever sees by one method that
-// the lock is not held any more finds the context done, with its cause.
-func TestNothingSaysThatItIsOverBeforeTheContextDoes(t *testing.T) {
-	for range 2000 {
-		h := &Handle{timer: time.NewTimer(time.Hour), stop: func() bool { return true }, lost: make(chan struct{})}
-		h.ctx, h.cancel = context.WithCancelCause(t.Context())
-		begun := make(chan struct{})
-		go func() {
-			close(begun)
-			h.drop(&LostError{Reason: ErrDeleted})
-		}()
-		<-begun
-		for over := false; !over; {
-			h.mu.Lock()
-			over = h.over != nil
-			h.mu.Unlock()
-		}
-		select {
-		case <-h.lost:
-		default:
-			t.Fatal("over, and not lost")
-		}
-		if cause := context.Cause(h.ctx); h.ctx.Err() == nil || !errors.Is(cause, ErrDeleted) {
-			t.Fatalf("over, and the context is done by %v", cause)
-		}
-	}
-}
-
 // TestFirstQuestionAfterAPauseIsAnsweredRight: the process has stood still past the
 // deadline, and nothing has run yet but what asks.
 func TestFirstQuestionAfterAPauseIsAnsweredRight(t *testing.T) {

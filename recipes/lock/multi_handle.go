@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/recipes/internal/hold"
 	"github.com/coordd/coord/recipes/internal/settle"
 )
 
@@ -19,18 +21,15 @@ import (
 type MultiHandle struct {
 	c       *client.Client
 	handles []*Handle // ascending by path; one session
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	lost    chan struct{}
+	end     *hold.End
 
-	// mu guards the fields below.
+	// mu guards the field below.
 	mu      sync.Mutex
-	over    error      // not nil once a lock is lost or released: the cause of ctx
 	release *releasing // not nil once Release was called
 }
 
 func newMultiHandle(m *Multi, opts options, c card, made []client.OpResult) *MultiHandle {
-	h := &MultiHandle{c: m.c, lost: make(chan struct{})}
+	h := &MultiHandle{c: m.c}
 	base := context.Background()
 	for i, l := range m.locks {
 		p := newSpot(&l.folder, roleLock, opts, c, made[i])
@@ -38,9 +37,9 @@ func newMultiHandle(m *Multi, opts options, c card, made []client.OpResult) *Mul
 		h.handles = append(h.handles, p.handle)
 		base = withHandle(base, p.handle)
 	}
-	h.ctx, h.cancel = context.WithCancelCause(base)
+	h.end = hold.NewEnd(base)
 	for _, l := range h.handles {
-		context.AfterFunc(l.ctx, func() { h.drop(context.Cause(l.ctx)) })
+		context.AfterFunc(l.hold.Context(), h.check)
 	}
 	return h
 }
@@ -65,7 +64,9 @@ func (h *MultiHandle) Handle(path string) *Handle {
 // or released; context.Cause is then a *LostError that names it, or ErrReleased.
 // It carries each handle for [FromContext], and each grant for
 // [fence.FromContextFor].
-func (h *MultiHandle) Context() context.Context { return checkedContext{h.withGrants(h.ctx), h.check} }
+func (h *MultiHandle) Context() context.Context {
+	return hold.Checked(h.withGrants(h.end.Context()), h.check)
+}
 
 func (h *MultiHandle) withGrants(ctx context.Context) context.Context {
 	for _, l := range h.handles {
@@ -82,16 +83,14 @@ func (h *MultiHandle) inside(ctx context.Context) (context.Context, context.Canc
 // Lost is closed when one of the locks is lost, and not by Release.
 func (h *MultiHandle) Lost() <-chan struct{} {
 	h.check()
-	return h.lost
+	return h.end.Lost()
 }
 
 // Held says whether all locks are held, as far as this process can know; see
 // [Handle.Held].
 func (h *MultiHandle) Held() bool {
 	h.check()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.over == nil
+	return h.end.Cause() == nil
 }
 
 // Deadline is that of [Handle.Deadline]: all locks depend on one session.
@@ -123,31 +122,21 @@ func (h *MultiHandle) Verify(ctx context.Context) error {
 	return nil
 }
 
-// check takes note of a loss that one of the handles knows of, or finds now.
+// check takes note of the end of one of the handles, which it may be the first to
+// find.
 func (h *MultiHandle) check() {
 	for _, l := range h.handles {
-		if !l.Held() {
-			l.mu.Lock()
-			over := l.over
-			l.mu.Unlock()
-			h.drop(over)
+		if over := l.hold.Over(); over != nil {
+			h.end.Come(over, errors.Is(over, ErrLost))
 			return
 		}
 	}
 }
 
-// drop ends the handle with a cause, once and for good.
-func (h *MultiHandle) drop(cause error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over != nil {
-		return
-	}
-	h.over = cause
-	h.cancel(cause) // as drop of a Handle
-	if errors.Is(cause, ErrLost) {
-		close(h.lost)
-	}
+// finish ends the handle: by the loss of one of the locks, if there is one, else
+// because it is released.
+func (h *MultiHandle) finish(lost error) {
+	h.end.Come(cmp.Or(lost, ErrReleased), lost != nil)
 }
 
 // lostError is the *LostError of the first lock that is lost, else nil.
@@ -184,7 +173,7 @@ func (h *MultiHandle) claimed() []settle.Node {
 		}
 		l.mu.Unlock()
 		if mine {
-			l.drop(ErrReleased)
+			l.hold.Come(ErrReleased, false)
 			out = append(out, l.node())
 		}
 	}
@@ -204,5 +193,5 @@ func (h *MultiHandle) within(ctx context.Context) (context.Context, context.Canc
 	for _, l := range h.handles {
 		ctx = withHandle(ctx, l)
 	}
-	return until(ctx, h.ctx, h.check)
+	return h.end.Within(ctx, h.check)
 }

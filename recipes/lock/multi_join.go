@@ -147,8 +147,8 @@ func (h *MultiHandle) record(ctx context.Context) error {
 // leave gives up all places and returns err, or what made it useless to wait.
 func (h *MultiHandle) leave(ctx context.Context, err error) error {
 	lost := h.lostError()
-	h.drop(cmp.Or(lost, ErrReleased))
-	if left := h.claimed(); !h.handles[0].sessionOver() {
+	h.finish(lost)
+	if left := h.claimed(); !h.handles[0].hold.SessionOver() {
 		_ = settle.Await(ctx, removeAll(h.c, left), settle.Grace)
 	}
 	return h.handles[0].place.f.ended(ctx, cmp.Or(lost, err))

@@ -88,7 +88,7 @@ func (p *spot) leave(ctx context.Context, err error) error {
 	if lost := p.handle.lostError(); lost != nil {
 		err = lost
 	} else {
-		p.handle.drop(ErrReleased)
+		p.handle.hold.Come(ErrReleased, false)
 		_ = settle.Await(ctx, p.handle.node().Remove(p.f.c), settle.Grace)
 	}
 	return p.f.ended(ctx, err)

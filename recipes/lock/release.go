@@ -66,7 +66,7 @@ func (r *releasing) wait(ctx context.Context, what string) error {
 // at the latest with the end of the session.
 func (h *Handle) Release(ctx context.Context) error {
 	lost := h.lostError()
-	h.drop(ErrReleased)
+	h.hold.Come(ErrReleased, false)
 	h.mu.Lock()
 	r := h.release
 	if r == nil {
@@ -81,7 +81,7 @@ func (h *Handle) Release(ctx context.Context) error {
 func (h *Handle) begin(lost error) *releasing {
 	c, n := h.place.f.c, h.held
 	switch {
-	case lost != nil && h.sessionOver():
+	case lost != nil && h.hold.SessionOver():
 		return released(lost)
 	case lost != nil: // the entry may still be there
 		n.Remove(c)
@@ -96,7 +96,7 @@ func (h *Handle) afterRelease(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case h.sessionOver():
+	case h.hold.SessionOver():
 		return h.lostBy(context.Cause(h.session.Context()))
 	case settle.Missing(err):
 		return h.lostBy(ErrDeleted)
@@ -110,7 +110,7 @@ func (h *Handle) afterRelease(err error) error {
 // are given up all the same.
 func (h *MultiHandle) Release(ctx context.Context) error {
 	lost := h.lostError()
-	h.drop(cmp.Or(lost, ErrReleased))
+	h.finish(lost)
 	h.mu.Lock()
 	r := h.release
 	if r == nil {
@@ -124,7 +124,7 @@ func (h *MultiHandle) Release(ctx context.Context) error {
 // begin begins the release. The caller has mu.
 func (h *MultiHandle) begin(lost error) *releasing {
 	left := h.claimed()
-	if h.handles[0].sessionOver() || len(left) == 0 {
+	if h.handles[0].hold.SessionOver() || len(left) == 0 {
 		return released(lost)
 	}
 	return after(removeAll(h.c, left), func(err error) error {
@@ -135,7 +135,7 @@ func (h *MultiHandle) begin(lost error) *releasing {
 // afterRelease is what the outcome of the removal means for the holder.
 func (h *MultiHandle) afterRelease(err error) error {
 	var gone *goneError
-	if errors.As(err, &gone) && !h.handles[0].sessionOver() {
+	if errors.As(err, &gone) && !h.handles[0].hold.SessionOver() {
 		return h.handleOf(gone.nodes[0]).lostBy(ErrDeleted)
 	}
 	return h.handles[0].afterRelease(err)

@@ -21,17 +21,16 @@ func (h *Handle) SetValue(ctx context.Context, value []byte) error {
 	if len(value) > MaxValueBytes {
 		return tooLong(value)
 	}
-	h.check()
+	if over := h.hold.Over(); over != nil {
+		return over
+	}
 	h.mu.Lock()
-	over, n, c := h.over, h.held, h.place.card
+	n, c := h.held, h.place.card
 	c.Value = value
 	if h.place.f.kind == KindRW {
 		c.Token = h.token
 	}
 	h.mu.Unlock()
-	if over != nil {
-		return over
-	}
 	_, err := h.place.f.c.Txn(ctx, n.Check(), client.OpSet(n.Path, c.encode(), client.AnyVersion))
 	if settle.Missing(err) {
 		return cmp.Or(h.Verify(ctx), err)
