@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/hold"
 )
 
 // Errors, besides those of package client and of the caller's context.
@@ -22,7 +23,7 @@ var (
 	ErrRemoved = errors.New("its claim was deleted")
 	// ErrMargin is the reason in a LostError when the cluster did not answer until
 	// the safety margin before the session's deadline.
-	ErrMargin = errors.New("the cluster has not answered in time")
+	ErrMargin = hold.ErrMargin
 	// ErrKey is returned by Put for a key that cannot be one.
 	ErrKey = errors.New("queue: a key has 1 to 200 bytes of UTF-8")
 )

@@ -55,17 +55,16 @@ func (it *Item) bury(ctx context.Context) error {
 
 // end makes one of the requests that end an item, once, and waits for its outcome.
 func (it *Item) end(ctx context.Context, how error, request func() error) error {
-	it.check()
+	over := it.hold.Over()
 	it.mu.Lock()
-	var lost *LostError
 	switch {
-	case it.finish == nil && errors.As(it.over, &lost):
+	case it.finish == nil && errors.Is(over, ErrLost):
 		defer it.mu.Unlock()
-		return lost
+		return over
 	case it.finish == nil:
 		it.finish = how
 		it.mu.Unlock()
-		it.drop(how)
+		it.hold.Come(how, false)
 		go func() { // ends with the outcome, at the latest with the session
 			it.result = it.outcome(request())
 			close(it.finished)
@@ -105,8 +104,8 @@ func (it *Item) outcome(err error) error {
 		return err
 	case errors.Is(err, errClaimLost):
 		return it.lostBy(ErrRemoved)
-	case it.session.Context().Err() != nil:
-		return it.lostBy(context.Cause(it.session.Context()))
+	case it.hold.SessionOver():
+		return it.lostBy(context.Cause(it.hold.Session().Context()))
 	default: // it cannot be done as it should; others may try
 		it.claim.abandon()
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/hold"
 )
 
 // Item is an item that this process has claimed. Its methods may be called from
@@ -24,16 +25,11 @@ type Item struct {
 	// earlier delivery of the item. Tokens of different items cannot be compared.
 	Token fence.Token
 
-	claim   *claim
-	session *client.Session
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	stop    func() bool // of the wait for the session's end
+	claim *claim
+	hold  *hold.Hold
 
 	// mu guards the fields below.
 	mu       sync.Mutex
-	timer    *time.Timer
-	over     error         // not nil once lost, done or returned: the cause of ctx
 	finish   error         // ErrDone or ErrReturned once one of the two was called
 	finished chan struct{} // closed when result is set
 	result   error
@@ -58,14 +54,15 @@ func (c *claim) newItem(n client.Node) *Item {
 	it := &Item{
 		ID: name.id, Key: name.key(), Data: n.Data, Priority: name.priority, Token: fence.Token(c.stat.Czxid),
 		Deliveries: int((n.Stat.Cversion + int64(n.Stat.NumChildren)) / 2), // so many children were made
-		claim:      c, session: c.q.c.Session(), finished: make(chan struct{}),
+		claim:      c, finished: make(chan struct{}),
 	}
 	base := fence.NewContext(context.Background(), fence.Grant{Lock: c.q.fullPath(c.itemNode()), Token: it.Token})
-	it.ctx, it.cancel = context.WithCancelCause(base)
-	it.mu.Lock() // the session may be over already
-	it.stop = context.AfterFunc(it.session.Context(), func() { it.lose(context.Cause(it.session.Context())) })
-	it.timer = time.AfterFunc(it.nextLook(), it.look)
-	it.mu.Unlock()
+	s := c.q.c.Session()
+	margin := s.Timeout() / marginPart
+	// A claim that is given up while the session may still come back is deleted
+	// when the margin is over: the work has that long to stop.
+	late := func() { time.AfterFunc(margin, c.abandon) }
+	it.hold = hold.New(base, s, margin, it.lostBy, late)
 	go it.watchClaim()
 	return it
 }
@@ -75,106 +72,37 @@ func (c *claim) newItem(n client.Node) *Item {
 // ErrReturned. It is done by this client's own clock a tenth of the session's
 // timeout before the earliest moment at which silence can give the item to
 // another. It carries the token for [fence.FromContext].
-func (it *Item) Context() context.Context { return checkedContext{it.ctx, it} }
-
-// checkedContext looks at the clock whenever it is asked, so that the first
-// question after a pause of the process gets the right answer.
-type checkedContext struct {
-	context.Context
-	it *Item
-}
-
-func (c checkedContext) Done() <-chan struct{} {
-	c.it.check()
-	return c.Context.Done()
-}
-
-func (c checkedContext) Err() error {
-	c.it.check()
-	return c.Context.Err()
+func (it *Item) Context() context.Context {
+	return hold.Checked(it.hold.Context(), it.hold.Check)
 }
 
 // marginPart of the session's timeout is the safety margin.
 const marginPart = 10
 
-// remaining is the time until the claim counts as lost if nothing is heard from
-// the cluster any more.
-func (it *Item) remaining() time.Duration {
-	s := it.session
-	return s.DeadlineAt() - s.Timeout()/marginPart - s.Now()
-}
-
-// check makes the item lost if its time is over. A claim that is given up while
-// the session may still come back is deleted when the margin is over: the work
-// has that long to stop.
-func (it *Item) check() {
-	if it.session.Context().Err() != nil {
-		it.lose(context.Cause(it.session.Context()))
-		return
-	}
-	if it.remaining() <= 0 && it.lose(ErrMargin) {
-		time.AfterFunc(it.session.Timeout()/marginPart, it.claim.abandon)
-	}
-}
-
-// look is run by the timer.
-func (it *Item) look() {
-	it.check()
-	it.mu.Lock()
-	defer it.mu.Unlock()
-	if it.over == nil {
-		it.timer.Reset(it.nextLook())
-	}
-}
-
-// nextLook is the time to the next look at the clock. Timers stand still while the
-// machine sleeps, so it is not simply what remains.
-func (it *Item) nextLook() time.Duration {
-	return max(time.Millisecond, min(it.remaining(), it.session.Timeout()/4))
-}
-
-func (it *Item) lostBy(reason error) *LostError {
+func (it *Item) lostBy(reason error) error {
 	return &LostError{Queue: it.claim.q.path, ID: it.ID, Token: it.Token, Reason: reason}
-}
-
-// lose makes the item lost. It returns false if it was over.
-func (it *Item) lose(reason error) bool { return it.drop(it.lostBy(reason)) }
-
-// drop ends the item with a cause. It returns false if it was over.
-func (it *Item) drop(cause error) bool {
-	it.mu.Lock()
-	if it.over != nil {
-		it.mu.Unlock()
-		return false
-	}
-	it.over = cause
-	it.timer.Stop()
-	it.mu.Unlock()
-	it.cancel(cause)
-	it.stop()
-	return true
 }
 
 // watchClaim tells of the end of the claim. It ends with the item.
 func (it *Item) watchClaim() {
-	c := it.claim
-	for ev, err := range c.q.c.Watch(it.ctx, c.node(), client.Since(c.stat.Czxid)) {
+	c, ctx := it.claim, it.hold.Context()
+	for ev, err := range c.q.c.Watch(ctx, c.node(), client.Since(c.stat.Czxid)) {
 		switch {
-		case it.ctx.Err() != nil:
+		case ctx.Err() != nil:
 			return
 		case err != nil:
-			it.check()
-			if it.lose(err) { // who cannot be told of its end must not rely on it
+			it.hold.Check()
+			if it.hold.Lose(err) { // who cannot be told of its end must not rely on it
 				c.abandon()
 			}
 			return
 		case ev.Type == client.EventDeleted:
-			it.lose(it.removed())
+			it.hold.Lose(it.removed())
 			return
 		case ev.Type == client.EventResync:
-			st, ok, err := c.q.c.Exists(it.ctx, c.node(), client.Mode(client.Linearizable))
+			st, ok, err := c.q.c.Exists(ctx, c.node(), client.Mode(client.Linearizable))
 			if err == nil && (!ok || !c.own().Same(st)) {
-				it.lose(it.removed())
+				it.hold.Lose(it.removed())
 				return
 			}
 		}
@@ -187,12 +115,13 @@ const reasonWait = time.Second
 
 // removed is why the claim is not there any more.
 func (it *Item) removed() error {
+	session := it.hold.Session().Context()
 	t := time.NewTimer(reasonWait)
 	defer t.Stop()
 	select {
-	case <-it.session.Context().Done():
-		return context.Cause(it.session.Context())
-	case <-it.ctx.Done():
+	case <-session.Done():
+		return context.Cause(session)
+	case <-it.hold.Context().Done():
 	case <-t.C:
 	}
 	return ErrRemoved
