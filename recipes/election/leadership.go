@@ -2,8 +2,6 @@ package election
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,10 +14,9 @@ import (
 // use.
 type Leadership struct {
 	*lock.Handle
-	e     *Election
-	c     *client.Client // in the session that leads
-	owner string
-	turn  chan struct{} // cap 1: whoever has put something in may write the znode
+	e    *Election
+	c    *client.Client // in the session that leads
+	turn chan struct{}  // cap 1: whoever has put something in may write the znode
 
 	// mu guards the fields below.
 	mu    sync.Mutex
@@ -31,20 +28,8 @@ type Leadership struct {
 // lead makes the holder of the lock known as the leader.
 func (e *Election) lead(ctx context.Context, h *lock.Handle, value []byte) (*Leadership, error) {
 	l := &Leadership{Handle: h, e: e, c: h.Session().Client(), turn: make(chan struct{}, 1), value: slices.Clone(value)}
-	n, err := l.c.Get(ctx, h.Node(), client.Mode(client.ReadSession))
-	if err != nil && !errors.Is(err, client.ErrNoNode) {
-		return nil, err
-	}
-	if err != nil || n.Stat.EphemeralOwner != h.Session().ID() {
-		return nil, l.deposed(ctx)
-	}
-	var entry struct {
-		Owner string `json:"owner"`
-	}
-	_ = json.Unmarshal(n.Data, &entry)
-	l.owner = entry.Owner
 	l.turn <- struct{}{}
-	err = l.publish(ctx, l.value)
+	err := l.publish(ctx, l.value)
 	<-l.turn
 	if err != nil {
 		l.takeDown()

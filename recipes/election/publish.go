@@ -102,7 +102,7 @@ func (l *Leadership) remove(stat client.Stat) <-chan error {
 
 func (l *Leadership) card(value []byte) ([]byte, error) {
 	data, err := json.Marshal(card{
-		Owner: l.owner, Since: time.Now().UTC().Truncate(time.Millisecond),
+		Owner: l.Owner(), Since: time.Now().UTC().Truncate(time.Millisecond),
 		Node: l.Node(), Token: l.FencingToken(), Value: value,
 	})
 	if err != nil {

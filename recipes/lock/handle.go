@@ -67,6 +67,9 @@ func (h *Handle) node() settle.Node {
 	return h.held
 }
 
+// Owner is who others see that the holder is: see the option [Owner].
+func (h *Handle) Owner() string { return h.place.opts.owner }
+
 // Slot is the number of the holder's slot of a semaphore, from 0 on; of other
 // locks it is -1.
 func (h *Handle) Slot() int {

@@ -65,7 +65,9 @@ func WithSession(s *client.Session) Option { return func(o *options) { o.session
 // there is no delay. Waiters see it: BusyError and Inspect say until when, and an
 // operator may delete the znode to end it at once. The default is 0: none. More
 // than MaxLockDelay is refused; the cluster counts whole milliseconds.
-func LockDelay(d time.Duration) Option { return func(o *options) { o.lockDelay = d } }
+func LockDelay(d time.Duration) Option { //nolint:revive // the lock-delay is a term, also of others
+	return func(o *options) { o.lockDelay = d }
+}
 
 // WaitLimit bounds the wait for the lock: after d Acquire leaves the queue and
 // returns ErrWaitLimit. Other than with a ctx the cluster keeps that time too: the

@@ -183,3 +183,19 @@ func TestSafetyIsPickedByName(t *testing.T) {
 		}
 	})
 }
+
+// TestOwnerIsTheOptionOrTheSessionsName for the holder as for others.
+func TestOwnerIsTheOptionOrTheSessionsName(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		cl := connect(t, c, client.WithSessionName("host-1"))
+		for want, opts := range map[string][]Option{"host-1": nil, "job-7": {Owner("job-7")}} {
+			m := New(cl, "/l", opts...)
+			h := acquire(t, m)
+			info, err := m.Inspect(t.Context())
+			if err != nil || h.Owner() != want || len(info.Holders) != 1 || info.Holders[0].Owner != want {
+				t.Fatalf("%s: %q, %+v, %v", want, h.Owner(), info, err)
+			}
+			release(t, h)
+		}
+	})
+}

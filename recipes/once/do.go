@@ -2,8 +2,6 @@ package once
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -60,12 +58,7 @@ func (a *attempt) do(ctx context.Context, c *client.Client, opts []lock.Option) 
 
 // run does the period under the lock.
 func (a *attempt) run(ctx context.Context, h *lock.Handle) error {
-	c := h.Session().Client()
-	if finished, err := a.look(ctx, c); finished || err != nil {
-		return err
-	}
-	by, err := owner(ctx, c, h)
-	if err != nil {
+	if finished, err := a.look(ctx, h.Session().Client()); finished || err != nil {
 		return err
 	}
 	t := Turn{Period: a.period, Key: a.j.key(a.period), Token: h.FencingToken(), Handle: h}
@@ -73,7 +66,7 @@ func (a *attempt) run(ctx context.Context, h *lock.Handle) error {
 	if err := a.fn(ctx, t); err != nil {
 		return err
 	}
-	d, err := a.j.complete(t, by, started)
+	d, err := a.j.complete(t, started)
 	if err != nil {
 		return err
 	}
@@ -100,20 +93,4 @@ func (a *attempt) look(ctx context.Context, c *client.Client) (finished bool, er
 		err = fmt.Errorf("period %s of %s: %w", a.period, a.j.path, ErrForgotten)
 	}
 	return false, err
-}
-
-// owner is who the lock's queue entry says we are.
-func owner(ctx context.Context, c *client.Client, h *lock.Handle) (string, error) {
-	n, err := c.Get(ctx, h.Node(), client.Mode(client.ReadSession))
-	if errors.Is(err, client.ErrNoNode) {
-		err = errors.Join(h.Verify(ctx), err)
-	}
-	if err != nil {
-		return "", err
-	}
-	var entry struct {
-		Owner string `json:"owner"`
-	}
-	_ = json.Unmarshal(n.Data, &entry)
-	return entry.Owner, nil
 }

@@ -72,10 +72,10 @@ func (j *Job) forgotten(ctx context.Context, c *client.Client) (string, client.S
 // complete makes the marker, in one transaction with the proof that the lock is
 // still held. It goes on when the caller's context is done: the work is done, and
 // it would be a pity to do it again.
-func (j *Job) complete(t Turn, by string, started time.Time) (Done, error) {
+func (j *Job) complete(t Turn, started time.Time) (Done, error) {
 	c := t.Handle.Session().Client()
 	now := time.Now()
-	data, err := json.Marshal(card{by, t.Token, started.UTC().Truncate(time.Millisecond), now.UTC().Truncate(time.Millisecond)})
+	data, err := json.Marshal(card{t.Handle.Owner(), t.Token, started.UTC().Truncate(time.Millisecond), now.UTC().Truncate(time.Millisecond)})
 	if err != nil {
 		return Done{}, err
 	}

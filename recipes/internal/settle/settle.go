@@ -48,7 +48,7 @@ func Write(ctx context.Context, c *client.Client, undo func([]client.OpResult) <
 			return o.results, o.err
 		}
 		select {
-		case <-undo(o.results):
+		case _ = <-undo(o.results):
 		case <-late:
 		}
 		return nil, ctx.Err()
