@@ -316,28 +316,22 @@ func TestQueueEntryDeletedAfterTheGrant(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
 		cl := connect(t, c)
 		e := New(cl, "/e")
-		for _, after := range []string{"grant", "look"} {
+		for _, known := range []bool{true, false} { // to the client, when it makes itself known
 			h, err := lock.New(cl, "/e").Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if after == "grant" {
-				c.Delete(h.Node())
-			} else {
-				c.OnReply(func(_ string, r *coordpb.Reply) fakecoord.Action {
-					if string(r.GetRead().GetData()) != "" {
-						go c.Delete(h.Node())
-						return fakecoord.Drop
-					}
-					return fakecoord.Pass
-				})
-				time.AfterFunc(time.Second, func() {
-					c.OnReply(nil)
-					c.Server("n1").CutAll()
-				})
+			if !known {
+				c.Server("n1").Mute()
+				time.AfterFunc(time.Second, c.Server("n1").Unmute)
+			}
+			c.Delete(h.Node())
+			synctest.Wait()
+			if h.Held() == known {
+				t.Fatalf("the client knows: %v", !h.Held())
 			}
 			if _, err := e.lead(t.Context(), h, nil); !errors.Is(err, lock.ErrLost) || !errors.Is(err, lock.ErrDeleted) {
-				t.Fatalf("%s: %v", after, err)
+				t.Fatalf("known %v: %v", known, err)
 			}
 			synctest.Wait()
 			if left := c.Paths("/e/"); len(left) != 0 {
