@@ -70,6 +70,7 @@ look() {
         want have_curator libcurator-recipes-java libcurator-discovery-java libslf4j-java
         want have_javac default-jdk-headless
         want have_shells zookeeper zookeeper-bin
+        want have_zookeeper zookeeper default-jre-headless
         want have_npm nodejs npm
         want have_compiler g++ make
         ;;

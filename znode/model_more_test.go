@@ -190,3 +190,21 @@ func meaning(err error) error {
 	}
 	return err
 }
+
+// raise is OpSequence: a count of creates only grows, and an ephemeral has none.
+func (m *model) raise(tx *Tx, op *Op, r *OpResult) error {
+	if err := m.there(op.Path); err != nil {
+		return err
+	}
+	n := m.nodes[op.Path]
+	switch {
+	case !m.may(op.Path, PermAdmin, tx.Caller):
+		return ErrNoAuth
+	case op.Version < 0, op.Version > MaxSequence, n.stat.Kind == Ephemeral && op.Version > 0:
+		return ErrBadArguments
+	}
+	n.creates = max(n.creates, op.Version)
+	m.nodes[op.Path] = n
+	r.Stat = m.stat(op.Path)
+	return nil
+}

@@ -287,7 +287,7 @@ func (r *run) acl() []ACL {
 }
 
 func (r *run) op() Op {
-	op := Op{Kind: OpKind(1 + r.IntN(5)), Path: r.path(), Version: AnyVersion}
+	op := Op{Kind: OpKind(1 + r.IntN(6)), Path: r.path(), Version: AnyVersion}
 	if r.IntN(4) == 0 {
 		op.Kind = OpCreate
 	}
@@ -299,6 +299,10 @@ func (r *run) op() Op {
 		op.Node = Kind(r.IntN(4))
 		op.Sequential = r.IntN(3) == 0
 		r.times(&op)
+		return op
+	}
+	if op.Kind == OpSequence {
+		op.Version = []int64{-1, 0, MaxSequence, MaxSequence + 1, int64(r.IntN(60))}[min(r.IntN(80), 4)]
 		return op
 	}
 	if op.Kind == OpSet && r.IntN(4) == 0 {

@@ -115,6 +115,8 @@ func (m *model) apply(tx *Tx, op *Op) (OpResult, error) {
 				r.Err = m.expect(op, m.nodes[op.Path].stat.Version)
 			}
 		}
+	case OpSequence:
+		r.Err = m.raise(tx, op, &r)
 	}
 	return r, r.Err
 }

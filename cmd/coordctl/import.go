@@ -135,9 +135,10 @@ func (o *importOptions) tls(e *env) (*tls.Config, error) {
 
 // survey reads the ensemble and calls f with what it found and a client with a
 // session, while telling how far it is.
-func (e *env) survey(ctx context.Context, o *importOptions, f func(context.Context, *zkimport.Survey, *client.Client) error) error {
+func (e *env) survey(ctx context.Context, o *importOptions, f func(context.Context, *zkimport.Survey, *client.Client, *teller) error) error {
 	var progress zkimport.Progress
-	defer e.tell(&progress)()
+	t := e.tell(&progress)
+	defer t.stop()
 	s, err := o.source(ctx, e)
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func (e *env) survey(ctx context.Context, o *importOptions, f func(context.Conte
 	}
 	v, err := zkimport.Look(ctx, s, o.path, &progress)
 	if err == nil {
-		err = f(ctx, v, c)
+		err = f(ctx, v, c, t)
 	}
 	return joinClose(e.diagnose(ctx, err), c.Close())
 }

@@ -11,46 +11,82 @@ import (
 	"github.com/coordd/coord/internal/zkimport"
 )
 
-// tell says on standard error how far an import is, until the function that it
-// returns is called: on a terminal on one line that changes, elsewhere on a line
-// every ten seconds.
-func (e *env) tell(p *zkimport.Progress) (stop func()) {
-	if e.quiet {
-		return func() {}
-	}
+// teller says on standard error how far an import is: on a terminal on one line
+// that changes, elsewhere on a line every ten seconds.
+type teller struct {
+	env  *env
+	live bool // on a terminal
+	end  chan struct{}
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	hidden bool       // something else is on the terminal
+	shown  bool       // there is a line to be wiped
+}
+
+// tell begins. stop must be called.
+func (e *env) tell(p *zkimport.Progress) *teller {
 	f, ok := e.stderr.(*os.File)
-	live := ok && term.IsTerminal(int(f.Fd()))
+	t := &teller{env: e, live: ok && term.IsTerminal(int(f.Fd())), end: make(chan struct{})}
+	if e.quiet {
+		return t
+	}
 	every := progressEvery
-	if live {
+	if t.live {
 		every = 200 * time.Millisecond
 	}
-	var wg sync.WaitGroup
-	end := make(chan struct{})
-	wg.Go(func() {
+	t.wg.Go(func() {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-			case <-end:
-				if live {
-					fmt.Fprint(e.stderr, "\r\x1b[K")
-				}
+				t.say(progressText(p.State()))
+			case <-t.end:
 				return
-			}
-			switch text := progressText(p.State()); {
-			case text == "":
-			case live:
-				fmt.Fprint(e.stderr, "\r\x1b[K"+text)
-			default:
-				e.note("%s", text)
 			}
 		}
 	})
-	return func() {
-		close(end)
-		wg.Wait()
+	return t
+}
+
+func (t *teller) say(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case text == "" || t.hidden:
+	case t.live:
+		fmt.Fprint(t.env.stderr, wipe+text)
+		t.shown = true
+	default:
+		t.env.note("%s", text)
 	}
+}
+
+// wipe empties the line that the cursor is on.
+const wipe = "\r\x1b[K"
+
+// hide makes room on the terminal, until show.
+func (t *teller) hide() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hidden = true
+	if t.shown {
+		fmt.Fprint(t.env.stderr, wipe)
+		t.shown = false
+	}
+}
+
+func (t *teller) show() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hidden = false
+}
+
+func (t *teller) stop() {
+	close(t.end)
+	t.wg.Wait()
+	t.hide()
 }
 
 func progressText(s zkimport.State) string {

@@ -61,7 +61,7 @@ type differenceItem struct {
 
 func (e *env) verifyZooKeeper(ctx context.Context, o *importOptions) error {
 	item := verifyItem{Source: o.hosts, Path: o.path, Under: o.under, Differences: []differenceItem{}}
-	err := e.survey(ctx, o, func(ctx context.Context, v *zkimport.Survey, c *client.Client) error {
+	err := e.survey(ctx, o, func(ctx context.Context, v *zkimport.Survey, c *client.Client, _ *teller) error {
 		found, err := v.Verify(ctx, c, o.under)
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ that of one moment only then. 'coordctl import verify zookeeper' tells afterward
 func (e *env) importZooKeeper(ctx context.Context, o *importOptions) error {
 	var plan *zkimport.Plan
 	item := newImportItem(o)
-	err := e.survey(ctx, o, func(ctx context.Context, v *zkimport.Survey, c *client.Client) error {
+	err := e.survey(ctx, o, func(ctx context.Context, v *zkimport.Survey, c *client.Client, t *teller) error {
 		var err error
 		if plan, err = v.Plan(ctx, c, zkimport.Options{Under: o.under, Overwrite: o.overwrite}); err != nil {
 			return err
@@ -67,16 +67,18 @@ func (e *env) importZooKeeper(ctx context.Context, o *importOptions) error {
 		if o.dryRun || !plan.Ready() {
 			return nil
 		}
+		t.hide()
 		if err := e.confirmOverwrite(plan); err != nil {
 			return err
 		}
+		t.show()
 		r, err := plan.Run(ctx, c)
 		item.done(&r)
-		if err != nil {
-			e.note("%s copied before this; run it again to go on", plural(r.Created, "znode"))
-		}
 		return err
 	})
+	if err != nil && item.started {
+		e.note("%s copied before this; run it again to go on", plural(item.Copied, "znode"))
+	}
 	if err != nil {
 		return err
 	}

@@ -144,6 +144,7 @@ func (c *zkConn) number(t wire.Type) int32 {
 		return wire.XidPing
 	case wire.Auth:
 		return wire.XidAuth
+	default:
 	}
 	c.xid = c.xid%(1<<30) + 1
 	return c.xid

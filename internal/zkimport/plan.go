@@ -44,7 +44,9 @@ type Plan struct {
 	mapping
 	limits limits
 	todo   []action
-	raise  []int32 // positions of the znodes whose counter is to be raised
+	raise  []int32        // positions of the znodes whose counter is to be raised
+	left   map[int32]bool // positions of znodes that were gone when their turn came
+	short  map[int32]bool // positions of their parents
 	quotas []quotaAction
 }
 

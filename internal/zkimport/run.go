@@ -141,6 +141,7 @@ func (p *Plan) write(w *writer, f *fetched, r *Result) error {
 	switch {
 	case errors.Is(f.err, wire.NoNode):
 		r.changed(n.path)
+		p.gone(f.action.at)
 		return nil // and so is all below it
 	case f.err != nil:
 		return sourceError(n.path, f.err)
@@ -183,9 +184,25 @@ func weigh(path string, data []byte, acl []znode.ACL) int {
 	return n
 }
 
+// gone notes that a znode will not be created. Its parent's counter lacks that
+// create, unless the parent is gone too.
+func (p *Plan) gone(at int32) {
+	if p.left == nil {
+		p.left, p.short = map[int32]bool{}, map[int32]bool{}
+	}
+	p.left[at] = true
+	if parent := p.survey.nodes[at].parent; parent >= 0 && !p.left[parent] && !p.short[parent] {
+		p.short[parent] = true
+		p.raise = append(p.raise, parent) // a second time does no harm
+	}
+}
+
 // raiseCounters comes behind all creates, which raise the counters too.
 func (p *Plan) raiseCounters(w *writer) error {
 	for _, at := range p.raise {
+		if p.left[at] {
+			continue
+		}
 		n := &p.survey.nodes[at]
 		path := p.to(n.path)
 		if err := w.add(unit{counters: 1}, weigh(path, nil, nil), client.OpSequence(path, n.creates)); err != nil {

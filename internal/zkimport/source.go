@@ -148,7 +148,7 @@ func (s *Source) connect(ctx context.Context) (*zkConn, error) {
 		for range s.cfg.Hosts {
 			at := s.next % len(s.cfg.Hosts)
 			s.next++
-			c, err := s.connectTo(ctx, s.cfg.Hosts[at], deadline)
+			c, err := s.connectTo(ctx, s.cfg.Hosts[at])
 			if err == nil || errors.Is(err, ErrAuth) || ctx.Err() != nil {
 				return c, errors.Join(err, ctx.Err())
 			}
@@ -170,20 +170,20 @@ func (s *Source) connect(ctx context.Context) (*zkConn, error) {
 // unless they have been there before.
 func refused(tried []Attempt) bool {
 	for _, a := range tried {
-		if !errors.As(a.Err, new(*net.OpError)) {
+		var op *net.OpError
+		if !errors.As(a.Err, &op) || op.Op != "dial" {
 			return false
 		}
 	}
 	return true
 }
 
-// handshakeLimit bounds the first steps at one server.
-const handshakeLimit = 5 * time.Second
+// The first steps at one server are bounded by its share of the time for all.
+const minHandshake, maxHandshake = time.Second, 5 * time.Second
 
-func (s *Source) connectTo(ctx context.Context, host string, deadline time.Time) (*zkConn, error) {
-	if limit := time.Now().Add(handshakeLimit); deadline.After(limit) {
-		deadline = limit
-	}
+func (s *Source) connectTo(ctx context.Context, host string) (*zkConn, error) {
+	limit := min(max(s.cfg.Timeout/time.Duration(len(s.cfg.Hosts)), minHandshake), maxHandshake)
+	deadline := time.Now().Add(limit)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	nc, err := s.dial(ctx, host)

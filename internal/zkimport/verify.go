@@ -3,8 +3,10 @@ package zkimport
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/coordd/coord/client"
 )
@@ -96,6 +98,27 @@ func (v *Survey) verifyQuotas(ctx context.Context, c *client.Client, m mapping, 
 			out.add(s.path, "quota", "it is missing")
 		case s.differs:
 			out.add(s.path, "quota", "the limits differ")
+		}
+	}
+	return v.extraQuotas(ctx, c, m, out)
+}
+
+// extraQuotas looks for limits in the cluster that the ensemble has not.
+func (v *Survey) extraQuotas(ctx context.Context, c *client.Client, m mapping, out *Verification) error {
+	known := map[string]bool{}
+	for i := range v.quotas {
+		known[m.to(v.quotas[i].top)] = true
+	}
+	root := strings.TrimSuffix(quotaPath+m.under, "/")
+	for n, err := range c.Walk(ctx, root, client.WithoutData()) {
+		if errors.Is(err, client.ErrNoNode) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if top, isLimit := quotaTop(n.Path); isLimit && !known[top] {
+			out.add(n.Path, "quota", "the ensemble has no such limits")
 		}
 	}
 	return nil
