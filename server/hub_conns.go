@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coordd/coord/fsm"
@@ -84,14 +85,17 @@ func (h *hub) beat(id session.ID, secret []byte, gen uint64, now int64, silence 
 }
 
 // streams lists the present streams.
-func (h *hub) streams() []stream {
+func (h *hub) streams() []stream { return h.appendStreams(nil) }
+
+// appendStreams appends the present streams to dst.
+func (h *hub) appendStreams(dst []stream) []stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]stream, 0, len(h.conns))
+	dst = slices.Grow(dst, len(h.conns))
 	for c := range h.conns {
-		out = append(out, c)
+		dst = append(dst, c)
 	}
-	return out
+	return dst
 }
 
 // responsive says that nobody sits on the hub's lock right now.

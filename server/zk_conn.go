@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -28,8 +27,8 @@ import (
 type zkConn struct {
 	s     *Server
 	net   net.Conn
-	in    *bufio.Reader
-	guest guest // as it arrived; what it has proved since is in caller
+	in    *zkInput // of the receiver alone
+	guest guest    // as it arrived; what it has proved since is in caller
 	out   *zkOut
 	hello time.Time // when the handshake came
 
@@ -58,7 +57,7 @@ type zkConn struct {
 	dropped bool
 }
 
-func newZKConn(s *Server, nc net.Conn, in *bufio.Reader, g guest) *zkConn {
+func newZKConn(s *Server, nc net.Conn, in *zkInput, g guest) *zkConn {
 	c := &zkConn{s: s, net: nc, in: in, guest: g, out: newZKOut(s.limits.QueueBytes), since: time.Now(), stopped: make(chan struct{})}
 	c.sub = &watch.Subscriber{Data: c, Merge: true}
 	c.pipe.c = c

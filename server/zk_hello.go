@@ -23,7 +23,7 @@ const zkHelloBytes = 4 << 10
 // is closed; where the protocol has an answer for it that was sent. A client that
 // is to try another server gets none.
 func (c *zkConn) handshake() error {
-	frame, err := c.frame(zkHelloBytes)
+	frame, err := c.in.frame(zkHelloBytes)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (c *zkConn) current() bool {
 	if time.Since(c.hello) > zkHaste || c.net.SetReadDeadline(time.Now().Add(moment)) != nil {
 		return false
 	}
-	_, err := c.in.Peek(1)
+	_, err := c.in.peek(1)
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 

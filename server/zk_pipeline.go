@@ -310,36 +310,10 @@ func (p *zkPipeline) sync(r *zkRequest) {
 // knownScheme says whether a client may prove something by the scheme.
 func knownScheme(scheme string) bool { return scheme == "digest" || scheme == "ip" || scheme == "x509" }
 
-// frame reads the next frame, of at most so many bytes. It is good until the next
-// call.
-func (c *zkConn) frame(most int) ([]byte, error) {
-	head, err := c.in.Peek(4)
-	if err != nil {
-		return nil, err
-	}
-	n := int(int32(head[0])<<24 | int32(head[1])<<16 | int32(head[2])<<8 | int32(head[3]))
-	if n < 0 || n > most {
-		return nil, malformed("a frame of %d bytes, at most %d are taken", n, most)
-	}
-	if 4+n <= c.in.Size() {
-		b, err := c.in.Peek(4 + n)
-		if err != nil {
-			return nil, err
-		}
-		_, err = c.in.Discard(4 + n) // the bytes stay where they are until the next read
-		return b[4:], err
-	}
-	if _, err := c.in.Discard(4); err != nil {
-		return nil, err
-	}
-	// A length alone must not cost memory: the buffer grows with what really comes.
-	return readAll(c.in, n)
-}
-
 // receive takes requests until the connection ends.
 func (c *zkConn) receive() error {
 	for {
-		b, err := c.frame(c.s.cfg.ZooKeeper.FrameBytes)
+		b, err := c.in.frame(c.s.cfg.ZooKeeper.FrameBytes)
 		if err != nil {
 			return err
 		}

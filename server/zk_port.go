@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -14,9 +13,6 @@ import (
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/wire"
 )
-
-// zkReadBytes is the read buffer of a ZooKeeper connection: a few dozen requests.
-const zkReadBytes = 8 << 10
 
 // serveZooKeeper takes connections until the listener is closed; from a listener
 // that is secure only those with TLS.
@@ -91,25 +87,25 @@ func (s *Server) arriveZK(nc net.Conn, secure bool) (*zkConn, error) {
 	if err := nc.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
 		return nil, err
 	}
-	in := bufio.NewReaderSize(nc, zkReadBytes)
-	first, err := in.Peek(1)
+	in := newZKInput(nc)
+	first, err := in.peek(1)
 	if err != nil {
 		return nil, err
 	}
 	var state *tls.ConnectionState
 	switch {
 	case first[0] == tlsHandshake && s.tls != nil:
-		taken, _ := in.Peek(in.Buffered()) // no more than there is
-		secured := tls.Server(&rereadConn{nc, bytes.NewReader(taken)}, s.clientTLS())
+		secured := tls.Server(&rereadConn{nc, bytes.NewReader(in.rest())}, s.clientTLS())
 		if err := secured.Handshake(); err != nil {
 			return nil, err
 		}
 		now := secured.ConnectionState()
-		nc, in, state = &stallingConn{secured}, bufio.NewReaderSize(secured, zkReadBytes), &now
+		nc, state = &stallingConn{secured}, &now
+		in = newZKInput(nc)
 	case secure, s.tls != nil && !s.cfg.ZooKeeper.Plaintext:
 		return nil, errors.New("not TLS")
 	}
-	word, err := in.Peek(4)
+	word, err := in.peek(4)
 	if err != nil {
 		return nil, err
 	}
@@ -162,26 +158,31 @@ func (s *Server) sweepZK(ctx context.Context) {
 	}
 	tick := time.NewTicker(zkSweepEvery)
 	defer tick.Stop()
+	var list []stream
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		for _, st := range s.hub.streams() {
-			c, ok := st.(*zkConn)
-			if !ok {
-				continue
-			}
-			if s.cfg.ZooKeeper.ReadOnly && c.readOnly.Load() != s.cutOff() {
-				c.end(errReadOnly)
-				continue
-			}
-			id, gen, timeout := c.bound()
-			if id != 0 && s.cluster.Uncounted(id, gen) > timeout/3 {
-				c.end(errUncounted)
+		list = s.hub.appendStreams(list[:0])
+		for _, st := range list {
+			if c, ok := st.(*zkConn); ok {
+				s.sweepOne(c)
 			}
 		}
+		clear(list)
+	}
+}
+
+func (s *Server) sweepOne(c *zkConn) {
+	if s.cfg.ZooKeeper.ReadOnly && c.readOnly.Load() != s.cutOff() {
+		c.end(errReadOnly)
+		return
+	}
+	id, gen, timeout := c.bound()
+	if id != 0 && s.cluster.Uncounted(id, gen) > timeout/3 {
+		c.end(errUncounted)
 	}
 }
 
@@ -210,24 +211,6 @@ func (c *zkConn) context() (context.Context, context.CancelFunc) {
 		}
 	})
 	return ctx, cancel
-}
-
-// readAll reads exactly n bytes into memory that grows as they come: a length alone
-// costs nothing.
-func readAll(in io.Reader, n int) ([]byte, error) {
-	const step = 64 << 10
-	b := make([]byte, 0, min(n, step))
-	for len(b) < n {
-		if len(b) == cap(b) {
-			b = append(make([]byte, 0, min(n, 2*cap(b))), b...)
-		}
-		m, err := io.ReadFull(in, b[len(b):cap(b)])
-		b = b[:len(b)+m]
-		if err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
 }
 
 // expiredZK tells a client that its session is over.
