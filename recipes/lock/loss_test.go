@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -343,11 +344,11 @@ func TestFirstQuestionAfterAPauseIsAnsweredRight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-				var slept time.Duration
+				var slept atomic.Int64
 				began := time.Now()
-				cl := connect(t, c, client.WithClock(func() time.Duration { return time.Hour + slept + time.Since(began) }))
+				cl := connect(t, c, client.WithClock(func() time.Duration { return time.Hour + time.Duration(slept.Load()) + time.Since(began) }))
 				err := New(cl, "/l").Do(t.Context(), func(ctx context.Context, h *Handle) error {
-					slept = time.Minute
+					slept.Add(int64(time.Minute))
 					if !asked(ctx) || !errors.Is(context.Cause(ctx), ErrLost) || h.Held() {
 						t.Errorf("the context's cause is %v, held %v", context.Cause(ctx), h.Held())
 					}
@@ -361,7 +362,7 @@ func TestFirstQuestionAfterAPauseIsAnsweredRight(t *testing.T) {
 					t.Fatal(err)
 				}
 				err = NewMulti(cl, []string{"/a", "/b"}, WithSession(s)).Do(t.Context(), func(ctx context.Context, h *MultiHandle) error {
-					slept += time.Minute
+					slept.Add(int64(time.Minute))
 					if !asked(ctx) || !errors.Is(context.Cause(ctx), ErrLost) || h.Held() {
 						t.Errorf("several: the context's cause is %v, held %v", context.Cause(ctx), h.Held())
 					}

@@ -102,9 +102,9 @@ func TestHoldInASessionThatIsOver(t *testing.T) {
 func TestFirstQuestionAfterAPauseIsAnsweredRight(t *testing.T) {
 	rig.Fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
 		began := time.Now()
-		var slept time.Duration
+		var slept atomic.Int64
 		cl := rig.Connect(t, c, client.WithSessionTimeout(10*time.Second),
-			client.WithClock(func() time.Duration { return time.Hour + slept + time.Since(began) }))
+			client.WithClock(func() time.Duration { return time.Hour + time.Duration(slept.Load()) + time.Since(began) }))
 		for _, asks := range []func(ctx context.Context) bool{
 			func(ctx context.Context) bool { return ctx.Err() != nil },
 			func(ctx context.Context) bool {
@@ -122,7 +122,7 @@ func TestFirstQuestionAfterAPauseIsAnsweredRight(t *testing.T) {
 			}
 			h := New(t.Context(), s, time.Second, lostBy, func() {})
 			within, cancel := h.Within(t.Context(), h.Check)
-			slept += 9500 * time.Millisecond
+			slept.Add(int64(9500 * time.Millisecond))
 			if !asks(within) || !errors.Is(context.Cause(within), ErrMargin) {
 				t.Errorf("the cause is %v", context.Cause(within))
 			}
