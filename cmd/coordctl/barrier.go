@@ -32,7 +32,7 @@ the barrier was lowered and raised again meanwhile. Exit code 7 when it is still
 raised after --for.`,
 		Example: "  coordctl barrier wait /barriers/maintenance && ./import.sh\n" +
 			"  coordctl barrier wait --for 10m /barriers/maintenance",
-		Args:              withPath(cobra.ExactArgs(1)),
+		Args:              belowRoot(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
@@ -75,7 +75,7 @@ raised it is gone.`
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long,
 		Example:           "  coordctl barrier " + use[:5] + " /barriers/maintenance",
-		Args:              withPath(cobra.ExactArgs(1)),
+		Args:              belowRoot(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return as("barrier", e.barrierSign(cmd.Context(), args[0], raise))

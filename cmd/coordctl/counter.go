@@ -32,7 +32,7 @@ func (e *env) printCounter(path string, n int64) error {
 }
 
 func newCounterAddCmd(e *env) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "add PATH [DELTA]",
 		Short: "Add to a counter and print the number",
 		Long: `Add DELTA (1 unless given) to the counter at PATH and print the number right
@@ -44,7 +44,7 @@ command ends without an answer ("it may have been done or not") a repeat could
 count twice.`,
 		Example: "  coordctl counter add /counters/invoices\n" +
 			"  coordctl counter add /counters/bytes 4096",
-		Args:              withPath(cobra.RangeArgs(1, 2)),
+		Args:              belowRoot(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			delta := int64(1)
@@ -66,6 +66,10 @@ count twice.`,
 			return e.printCounter(args[0], now)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w\nhint: a DELTA below zero stands behind --: coordctl counter add -- PATH -5; else %s --help", err, cmd.CommandPath())
+	})
+	return cmd
 }
 
 func newCounterGetCmd(e *env) *cobra.Command {

@@ -39,11 +39,12 @@ holders declare of themselves in labels:
   token=checked     the resource compares fencing tokens
   idempotent=HOW    what makes a repeat of the work harmless; none if nothing does
 
-Ask while the lock is held: what a holder has declared goes with it. the lock
-is held can only be told of times that are known: a deletion has no time of its own,
-so it is taken from the changes around it, and left open where those are far apart.
+A holder declares them with 'coordctl lock --label NAME=VALUE', or with lock.Labels.
+Ask while the lock is held: what a holder has declared goes with it. How long it was
+held before is known only roughly: a deletion has no time of its own, so it is taken
+from the changes around it, and left open where those are far apart.
 
-Exit code: 0 all is well, 8 something is to be looked at.`,
+Exit code: 0 all is well, 8 something is to be looked at, 3 there is no such lock.`,
 		Example:           "  coordctl doctor lock /locks/nightly-report",
 		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
@@ -110,6 +111,9 @@ func (e *env) doctorLock(ctx context.Context, p string) error {
 		}
 	}
 	c.holds = c.history.holds(p, present, time.Now())
+	if len(present) == 0 && c.holds.seen == 0 {
+		return fmt.Errorf("%w %s: nobody holds it or waits for it, and the servers know of nobody who has held it", errNoLock, p)
+	}
 	c.who(sessions)
 	r := c.report()
 	err = e.object("LockReport", r, func(w io.Writer) error {

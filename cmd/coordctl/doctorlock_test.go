@@ -98,7 +98,7 @@ func TestDoctorLockComparesHoldsWithTheTimeout(t *testing.T) {
 	if doc.Holds != 2 || doc.Timed != 2 || doc.HoldP99Ms < 1000 || doc.HoldP99Ms > 30_000 || doc.TimeoutMs != 2000 || by["hold time"].State != stateWarn {
 		t.Errorf("%+v", doc)
 	}
-	on(t, "", "doctor", "lock", dir+"/nothing").want(t, exitUnhealthy, "~nobody holds the lock", "")
+	on(t, "", "doctor", "lock", dir+"/nothing").want(t, exitNotFound, "", "~no lock ")
 }
 
 // Changes are played again as they were: who is first holds, the next one from

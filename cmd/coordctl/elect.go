@@ -51,7 +51,8 @@ there is none.`,
 		Example: "  coordctl elect --value \"$(hostname):9000\" /election/scheduler ./scheduler\n" +
 			"  coordctl elect --show /election/scheduler\n" +
 			"  coordctl elect --observe --json /election/scheduler",
-		Args: cobra.MinimumNArgs(1),
+		Args:              belowRoot(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			argv := command(args[1:])
 			switch {
@@ -95,7 +96,7 @@ func (e *env) elect(ctx context.Context, o *electOptions, path string, argv []st
 		}
 		l, err := election.New(c, path, opts...).Campaign(limit, []byte(value))
 		if err != nil {
-			return nil, o.notAcquired(ctx, e, c, path, err)
+			return nil, o.notAcquired(ctx, e, c, path, "elect "+path+": not elected", err)
 		}
 		return &heldLock{handle: l.Handle, giveBack: l.Resign}, nil
 	})
@@ -166,7 +167,7 @@ func (e *env) showLeader(ctx context.Context, path string) error {
 // electError says of which election it is.
 func electError(path string, err error) error {
 	if errors.Is(err, election.ErrNoLeader) {
-		return fmt.Errorf("%w: nobody leads at %s", err, path)
+		return &conflictError{fmt.Sprintf("elect %s: nobody leads", path), exitNotFound, err}
 	}
 	return as("elect", err)
 }

@@ -16,7 +16,7 @@ func newGuaranteesCmd(e *env) *cobra.Command {
 		Short: "Print what is promised, what that assumes, and the tests that show it",
 		Long: `Print what the cluster and its client promise, what each promise assumes beside a
 majority of healthy servers, and the tests that show it. With WORD only what has
-that word in it.`,
+that word in it (exit code 3 if there is none).`,
 		Example: "  coordctl guarantees\n" +
 			"  coordctl guarantees token",
 		Args: cobra.MaximumNArgs(1),
@@ -40,6 +40,9 @@ func (e *env) guarantees(word string) error {
 		if strings.Contains(strings.ToLower(g.Section+" "+g.Promise+" "+g.Assumes), word) {
 			found = append(found, g)
 		}
+	}
+	if len(found) == 0 {
+		return &codedError{exitNotFound, fmt.Errorf("no promise has the word %q in it", word)}
 	}
 	if e.isJSON() {
 		l := e.newLister("Guarantee", nil, nil)

@@ -14,7 +14,6 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
 	"github.com/coordd/coord/recipes/lock"
-	"github.com/coordd/coord/znode"
 )
 
 // Exit codes of `coordctl lock` for its own failures, as env(1) and timeout(1)
@@ -56,9 +55,9 @@ func newLockCmd(e *env) *cobra.Command {
 
 The lock at PATH is a mutex, or with --shared and --exclusive the two sides of a
 read-write lock, or with --slots N a semaphore that N hold at a time. A path is for
-one kind: where another is in use the command is not run (exit code 125), so a plain
-lock never comes in beside a reader. A change of --slots is refused while the
-semaphore is in use.
+one kind: where another is in use the command is not run (exit code 125), with
+--no-wait either, so a plain lock never comes in beside a reader or a slot. A change
+of --slots is refused while the semaphore is in use.
 
 Everything behind PATH is the command, as it stands: flags for coordctl go in
 front of PATH. Standard input, output and error are the command's; signals are
@@ -85,8 +84,12 @@ acquired in time, 125 coordctl itself failed, 126 not executable, 127 not found.
   coordctl lock --no-wait --conflict-exit-code 0 --hold-at-least 5m /cron/report ./report.sh
   coordctl lock --shared /locks/schema ./read-only-job
   coordctl lock --slots 4 /locks/encoder ffmpeg -i in.mov out.mp4`,
-		Args: cobra.MinimumNArgs(1),
+		Args:              belowRoot(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.checkKind(cmd.Flags()); err != nil {
+				return err
+			}
 			if err := o.check(); err != nil {
 				return err
 			}
@@ -131,20 +134,18 @@ func (o *lockOptions) check() error {
 	if o.conflictCode < 0 || o.conflictCode > 255 {
 		return usagef("--conflict-exit-code: %d is not from 0 to 255", o.conflictCode)
 	}
-	kinds := 0
-	for _, set := range []bool{o.shared, o.exclusive, o.slots != 0} {
-		if set {
-			kinds++
+	for _, t := range []struct {
+		flag string
+		d    time.Duration
+	}{
+		{"wait", o.wait}, {"kill-after", o.killAfter}, {"hold-at-least", o.holdAtLeast}, {"lock-delay", o.lockDelay},
+	} {
+		if t.d < 0 {
+			return usagef("--%s: %s is below zero", t.flag, t.d)
 		}
 	}
-	if kinds > 1 {
-		return usagef("--shared, --exclusive and --slots exclude each other")
-	}
-	if o.slots < 0 || o.slots > lock.MaxLimit {
-		return usagef("--slots: %d is not from 1 to %d", o.slots, lock.MaxLimit)
-	}
-	if o.wait < 0 || o.killAfter < 0 || o.holdAtLeast < 0 || o.lockDelay < 0 || o.sessionTimeout <= 0 {
-		return usagef("times must not be negative, and --session-timeout must be above zero")
+	if o.sessionTimeout <= 0 {
+		return usagef("--session-timeout: %s is not above zero", o.sessionTimeout)
 	}
 	return nil
 }
@@ -166,7 +167,7 @@ func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []st
 	return e.runHolding(ctx, o, path, argv, func(ctx context.Context, c *client.Client, opts []lock.Option) (*heldLock, error) {
 		h, err := o.acquire(ctx, o.lock(c, path, opts))
 		if err != nil {
-			return nil, o.notAcquired(ctx, e, c, path, err)
+			return nil, o.notAcquired(ctx, e, c, path, "lock "+path+": not acquired", err)
 		}
 		return &heldLock{handle: h, giveBack: h.Release}, nil
 	})
@@ -176,9 +177,6 @@ func runLock(ctx context.Context, e *env, o *lockOptions, path string, argv []st
 func (e *env) runHolding(ctx context.Context, o *lockOptions, path string, argv []string,
 	acquire func(context.Context, *client.Client, []lock.Option) (*heldLock, error),
 ) error {
-	if err := znode.ValidatePath(path); err != nil {
-		return usagef("lock: %w", err)
-	}
 	program, err := findProgram(argv)
 	if err != nil {
 		return err
@@ -194,6 +192,12 @@ func (e *env) runHolding(ctx context.Context, o *lockOptions, path string, argv 
 	}
 	held, err := acquire(ctx, c, o.recipe(kill))
 	if err != nil {
+		return err
+	}
+	if err := besideSlots(ctx, c, path, held.handle); err != nil {
+		if again := held.giveBack(ctx); again != nil {
+			e.warn("%v", again)
+		}
 		return err
 	}
 	held.env, held.options, held.path, held.killAfter, held.since = e, o, path, kill, time.Now()

@@ -39,7 +39,7 @@ func TestLockExitCodes(t *testing.T) {
 		{"a signal", []string{"/le/c", "sh", "-c", "kill -9 $$"}, 128 + 9, ""},
 		{"not executable", []string{"/le/d", plain}, exitNotExecutable, "permission denied"},
 		{"no such command", []string{"/le/e", "no-such-command"}, exitNoCommand, "not found"},
-		{"no path", nil, exitCannotRun, "requires at least 1 arg"},
+		{"no path", nil, exitCannotRun, "PATH is missing"},
 		{"bad path", []string{"le", "true"}, exitCannotRun, "must start with a slash"},
 		{"bad flag", []string{"--wait", "soon", "/le/f", "true"}, exitCannotRun, "invalid argument"},
 		{"bad on-lost", []string{"--on-lost", "cry", "/le/f", "true"}, exitCannotRun, "is none of kill"},
@@ -120,7 +120,7 @@ func TestLockThatIsBusy(t *testing.T) {
 	p := holding(t, sharedCluster(t), "/lbusy", "--owner", "somebody", "--label", "job=test")
 	on(t, "", "lock", "--no-wait", "/lbusy", "true").want(t, exitNotAcquired, "", "~lock /lbusy: held by somebody (token ")
 	on(t, "", "lock", "--no-wait", "/lbusy", "true").want(t, exitNotAcquired, "", "~, in line since 20")
-	on(t, "", "lock", "--wait", "200ms", "/lbusy", "true").want(t, exitNotAcquired, "", "~coordctl: lock /lbusy: not acquired within 200ms; lock /lbusy: held by somebody (token ")
+	on(t, "", "lock", "--wait", "200ms", "/lbusy", "true").want(t, exitNotAcquired, "", "~coordctl: lock /lbusy: not acquired within 200ms: held by somebody (token ")
 	for _, how := range []string{"--no-wait", "--wait=200ms"} {
 		for code, flags := range map[int][]string{exitNotAcquired: nil, 0: {"--conflict-exit-code", "0"}} {
 			r := on(t, "", append(append([]string{"--json", "lock", how}, flags...), "/lbusy", "true")...)
@@ -223,7 +223,7 @@ func TestHoldAtLeast(t *testing.T) {
 // token than the one before.
 func TestLockedCommandsTakeTurns(t *testing.T) {
 	t.Parallel()
-	rounds := 25
+	rounds := 15
 	if testing.Short() {
 		rounds = 5
 	}

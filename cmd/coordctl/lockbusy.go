@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coordd/coord/client"
@@ -20,20 +22,28 @@ type conflictError struct {
 func (e *conflictError) Error() string { return e.text }
 func (e *conflictError) Unwrap() error { return e.err }
 
-// notAcquired says why there is no lock.
-func (o *lockOptions) notAcquired(ctx context.Context, e *env, c *client.Client, path string, err error) error {
+// notAcquired says why there is no lock. What was not reached in time is said by
+// the caller.
+func (o *lockOptions) notAcquired(ctx context.Context, e *env, c *client.Client, path, what string, err error) error {
 	var busy *lock.BusyError
 	switch {
 	case errors.As(err, &busy):
+		info := inspect(ctx, c, path)
+		if first := slices.Concat(info.Holders, info.Waiters); len(first) > 0 {
+			if k := contenderKind(first[0].Node); k != "" && k != o.kind() {
+				return fmt.Errorf("%w: %s belongs to a %s, and this is a %s%s", lock.ErrOtherKind, first[0].Node, k, o.kind(), kindHint(path))
+			}
+		}
 		return o.conflict(e, busyText(busy), busy)
 	case o.wait > 0 && errors.Is(err, context.DeadlineExceeded):
-		text := fmt.Sprintf("lock %s: not acquired within %s", path, o.wait)
-		if busy := holderOf(ctx, c, path); busy != nil {
-			return o.conflict(e, text+"; "+busyText(busy), busy)
+		text := fmt.Sprintf("%s within %s", what, o.wait)
+		if info := inspect(ctx, c, path); len(info.Holders) > 0 {
+			busy = &lock.BusyError{Path: path, Holder: info.Holders[0], Queue: len(info.Waiters), Limit: info.Limit}
+			return o.conflict(e, text+": "+strings.TrimPrefix(busyText(busy), "lock "+path+": "), busy)
 		}
 		return o.conflict(e, text, lock.ErrBusy)
 	case errors.Is(err, lock.ErrOtherKind):
-		return fmt.Errorf("%w\nhint: `coordctl locks show %s` says which: --shared and --exclusive are for a read-write lock, --slots is for a semaphore, neither for a mutex", err, path)
+		return fmt.Errorf("%w%s", err, kindHint(path))
 	case errors.Is(err, lock.ErrLimitMismatch):
 		return fmt.Errorf("%w\nhint: all contenders must say the same --slots; it can change when nobody holds a slot or waits", err)
 	default:
@@ -51,19 +61,19 @@ func (o *lockOptions) conflict(e *env, text string, err error) error {
 	return exitError(o.conflictCode)
 }
 
-// holderPatience bounds the question who has the lock.
-const holderPatience = time.Second
+// inspectPatience bounds the question who has the lock.
+const inspectPatience = time.Second
 
-// holderOf says who has the lock, nil if nobody has it any more or it cannot be
-// found out soon.
-func holderOf(ctx context.Context, c *client.Client, path string) *lock.BusyError {
-	ctx, cancel := context.WithTimeout(ctx, holderPatience)
+// inspect says who has the lock. It is empty if nobody has it any more or it
+// cannot be found out soon.
+func inspect(ctx context.Context, c *client.Client, path string) lock.Info {
+	ctx, cancel := context.WithTimeout(ctx, inspectPatience)
 	defer cancel()
 	info, err := lock.Inspect(ctx, c, path)
-	if err != nil || len(info.Holders) == 0 {
-		return nil
+	if err != nil {
+		return lock.Info{}
 	}
-	return &lock.BusyError{Path: path, Holder: info.Holders[0], Queue: len(info.Waiters), Limit: info.Limit}
+	return info
 }
 
 // busyText says who holds the lock, since when, and how many wait already.

@@ -27,7 +27,7 @@ func TestSharedAndExclusiveLocks(t *testing.T) {
 	r2 := holding(t, sharedCluster(t), "/lrw", "--shared", "--owner", "r2")
 	on(t, "", "lock", "--no-wait", "--exclusive", "/lrw", "true").want(t, exitNotAcquired, "", "~held by r1")
 	on(t, "", "locks", "/lrw").want(t, exitOK, "~/lrw  rw    2 readers  -", "")
-	on(t, "", "lock", "--no-wait", "/lrw", "true").want(t, exitNotAcquired, "", "~held by r1")
+	on(t, "", "lock", "--no-wait", "--conflict-exit-code", "0", "/lrw", "true").want(t, exitCannotRun, "", "~belongs to a rw, and this is a mutex")
 	on(t, "", "lock", "--wait", "5s", "/lrw", "true").want(t, exitCannotRun, "", "~another kind of lock")
 	on(t, "", "lock", "--wait", "5s", "/lrw", "true").want(t, exitCannotRun, "", "~hint: `coordctl locks show /lrw` says which")
 	w := lockCmd(t, "--exclusive", "--owner", "w", "/lrw", "sh", "-c", "echo $COORD_FENCING_TOKEN; sleep 60")
@@ -45,6 +45,8 @@ func TestSharedAndExclusiveLocks(t *testing.T) {
 	fresh(t, "/lplain")
 	holding(t, sharedCluster(t), "/lplain")
 	on(t, "", "lock", "--shared", "--wait", "5s", "/lplain", "true").want(t, exitCannotRun, "", "~another kind of lock")
+	on(t, "", "lock", "--slots", "2", "--no-wait", "/lplain", "true").want(t, exitCannotRun, "", "~another kind of lock")
+	on(t, "", "lock", "/", "true").want(t, exitCannotRun, "", "~PATH must be below /")
 }
 
 // So many hold at a time, each with a slot of its own.
@@ -63,6 +65,10 @@ func TestLockWithSlots(t *testing.T) {
 	}
 	on(t, "", "lock", "--slots", "2", "--no-wait", "/lsem", "true").want(t, exitNotAcquired, "", "~/lsem")
 	on(t, "", "lock", "--slots", "3", "/lsem", "true").want(t, exitCannotRun, "", "~in use with a limit of 2, not 3")
+	for _, other := range []string{"--wait=5s", "--no-wait", "--shared", "--exclusive"} { // holders of slots stand in no line
+		on(t, "", "lock", other, "/lsem", "echo", "in").want(t, exitCannotRun, "", "~belongs to a semaphore")
+	}
+	on(t, "", "elect", "/lsem", "echo", "in").want(t, exitCannotRun, "", "~belongs to a semaphore")
 	on(t, "", "locks", "/lsem").want(t, exitOK, "~/lsem  sem 2  2 of 2 slots  -", "")
 	on(t, "", "locks", "show", "/lsem").want(t, exitOK, "~semaphore, 2 of 2 slots taken", "")
 	r := on(t, "", "locks", "--json", "/lsem")
@@ -78,7 +84,8 @@ func TestLockWithSlots(t *testing.T) {
 	}
 	endIt(t, all[1])
 	on(t, "", "lock", "--slots", "3", "/lsem", "true").want(t, exitOK, "", "")
-	for _, args := range [][]string{{"--shared", "--exclusive"}, {"--slots", "2", "--shared"}, {"--slots", "-1"}, {"--slots", "1000000"}} {
+	for _, args := range [][]string{{"--shared", "--exclusive"}, {"--slots", "2", "--shared"}, {"--slots", "-1"}, {"--slots", "0"}, {"--slots", "1000000"},
+		{"--no-wait", "--wait", "1s"}, {"--lock-delay", "-1s"}} {
 		on(t, "", append(append([]string{"lock"}, args...), "/lsem", "true")...).want(t, exitCannotRun, "", "~coordctl: --")
 	}
 }

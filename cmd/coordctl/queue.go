@@ -37,7 +37,7 @@ hour after it is done, another put adds nothing and prints the id of the first.
 ` + dataHelp,
 		Example: "  coordctl queue put --key order-41 /queues/orders @order.json\n" +
 			"  coordctl queue put --priority -10 /queues/orders urgent",
-		Args:              withPath(cobra.RangeArgs(1, 2)),
+		Args:              belowRoot(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var opts []queue.PutOption
@@ -134,7 +134,8 @@ Exit code: the command's, or 128+n for a signal; 122 the claim was lost, 123 no 
 in time, 125 coordctl itself failed, 126 not executable, 127 not found.`,
 		Example: "  coordctl queue take /queues/orders ./handle-order.sh\n" +
 			"  while coordctl queue take --max-deliveries 5 --retry-after 1m /queues/orders ./handle-order.sh; do :; done",
-		Args: cobra.MinimumNArgs(1),
+		Args:              belowRoot(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: e.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
@@ -154,8 +155,12 @@ in time, 125 coordctl itself failed, 126 not executable, 127 not found.`,
 
 func (o *queueTakeOptions) check() error {
 	switch {
-	case o.wait < 0 || o.retryAfter < 0 || o.sessionTimeout <= 0:
-		return usagef("times must not be negative, and --session-timeout must be above zero")
+	case o.wait < 0:
+		return usagef("--wait: %s is below zero", o.wait)
+	case o.retryAfter < 0:
+		return usagef("--retry-after: %s is below zero", o.retryAfter)
+	case o.sessionTimeout <= 0:
+		return usagef("--session-timeout: %s is not above zero", o.sessionTimeout)
 	case o.maxDeliveries < 0:
 		return usagef("--max-deliveries: %d is below zero", o.maxDeliveries)
 	case o.noWait && o.wait > 0:

@@ -16,7 +16,6 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
 	"github.com/coordd/coord/recipes/queue"
-	"github.com/coordd/coord/znode"
 )
 
 const (
@@ -39,9 +38,6 @@ type queueItem struct {
 }
 
 func (e *env) queueTake(ctx context.Context, o *queueTakeOptions, path string, argv []string) error {
-	if err := znode.ValidatePath(path); err != nil {
-		return usagef("queue take: %w", err)
-	}
 	program, err := findProgram(argv)
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func TestGuaranteesArePrinted(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 	}
-	ctl(t, "", "guarantees", "fsync-nothing-of-it").want(t, exitOK, "", "")
+	ctl(t, "", "guarantees", "fsync-nothing-of-it").want(t, exitNotFound, "", "~no promise has the word")
 	few := ctl(t, "", "guarantees", "TOKEN")
 	all := ctl(t, "", "guarantees")
 	if few.code != exitOK || len(few.stdout) == 0 || len(few.stdout) >= len(all.stdout) {

@@ -111,9 +111,23 @@ func parent(use, short string, children ...*cobra.Command) *cobra.Command {
 // server is asked.
 func withPath(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil || len(args) == 0 {
+		switch err := check(cmd, args); {
+		case err != nil && len(args) == 0:
+			return usagef("PATH is missing")
+		case err != nil || len(args) == 0:
+			return err
+		default:
+			return znode.ValidatePath(args[0])
+		}
+	}
+}
+
+// belowRoot is withPath for what is made at PATH, which the root cannot be.
+func belowRoot(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := withPath(check)(cmd, args); err != nil || args[0] != "/" {
 			return err
 		}
-		return znode.ValidatePath(args[0])
+		return usagef("PATH must be below /")
 	}
 }
