@@ -14,8 +14,8 @@ import (
 // The paused worker's late write is refused by the database, and the worker had
 // been told before it made it. Without the fence the same run corrupts.
 func TestPausedWorker(t *testing.T) {
+	t.Parallel()
 	pgtest.Get(t, pgtest.Options{}) // skips visibly where there is none
-	t.Setenv(envBeCoordctl, "1")    // the workers are processes of this program
 	for _, c := range []struct {
 		fencing string
 		code    int
@@ -55,6 +55,7 @@ func TestPausedWorkerWithItsOwnCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds coordd and starts three servers: skipped with -short")
 	}
+	t.Parallel()
 	pgtest.Get(t, pgtest.Options{})
 	bin := t.TempDir()
 	tmp, err := os.MkdirTemp("/tmp", "coord-demo-test-")
@@ -65,17 +66,15 @@ func TestPausedWorkerWithItsOwnCluster(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bin, "github.com/coordd/coord/cmd/coordd").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	t.Setenv(envBeCoordctl, "1")
-	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	config := filepath.Join(t.TempDir(), "contexts.yaml")
-	t.Setenv("COORDCTL_CONFIG", config)
-	t.Setenv("TMPDIR", tmp)
 	if err := os.Chmod(tmp, 0o755); err != nil { // for the unprivileged PostgreSQL
 		t.Fatal(err)
 	}
-	r := ctl(t, "", "-e", closedPort(t), "demo", "paused-worker")
-	if r.code != exitOK || !strings.Contains(r.stdout, "three servers are ready at") || !strings.Contains(r.stdout, "and A had been told") {
-		t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	config := filepath.Join(t.TempDir(), "contexts.yaml")
+	demo := exec.Command(exe, "-e", closedPort(t), "demo", "paused-worker")
+	demo.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "COORDCTL_CONFIG="+config, "TMPDIR="+tmp)
+	out, err := demo.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "three servers are ready at") || !strings.Contains(string(out), "and A had been told") {
+		t.Errorf("%v\n%s", err, out)
 	}
 	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
@@ -88,6 +87,7 @@ func TestPausedWorkerWithItsOwnCluster(t *testing.T) {
 // Values that a demonstration cannot play with are wrong use, found before
 // anything is started.
 func TestDemosRefuseWrongUse(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ line, says string }{
 		{"demo herd --waiters 1", "--waiters: 1 is not 2 to 10000"},
 		{"demo herd --waiters 5 --releases 6", "--releases: 6 is not 1 to 5"},
@@ -111,6 +111,7 @@ func TestDemosRefuseWrongUse(t *testing.T) {
 // A demonstration leaves the cluster that it played with as it found it, but for
 // folders that the cluster removes by itself.
 func TestDemosLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
 	c := ownCluster(t, 1)
 	r := ctl(t, "", "-e", c.Target(), "demo", "herd", "--waiters", "5", "--releases", "2")
 	if r.code != exitOK {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coord/client"
@@ -119,21 +120,28 @@ func TestCompletion(t *testing.T) {
 // is known to be wrong.
 func TestTimeLimitOfOneRequest(t *testing.T) {
 	t.Parallel()
-	e := newEnv(nil, nil, nil)
-	e.timeout = 200 * time.Millisecond
-	p := e.pace(t.Context())
-	defer p.stop()
-	for range 5 { // together longer than the limit
-		time.Sleep(60 * time.Millisecond)
-		p.answered()
-	}
-	if p.ctx.Err() != nil {
-		t.Fatal("answers do not give the next request its time")
-	}
-	<-p.ctx.Done()
-	if _, code := classify(p.result(p.ctx.Err())); code != exitTimeout {
-		t.Errorf("exit code %d", code)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(nil, nil, nil)
+		e.timeout = 200 * time.Millisecond
+		p := e.pace(t.Context())
+		defer p.stop()
+		var last time.Time
+		for range 5 { // together longer than the limit
+			time.Sleep(140 * time.Millisecond)
+			p.answered()
+			last = time.Now()
+		}
+		if p.ctx.Err() != nil {
+			t.Fatal("answers do not give the next request its time")
+		}
+		<-p.ctx.Done()
+		if took := time.Since(last); took > e.timeout {
+			t.Errorf("it ended after %s", took)
+		}
+		if _, code := classify(p.result(p.ctx.Err())); code != exitTimeout {
+			t.Errorf("exit code %d", code)
+		}
+	})
 }
 
 // The program itself returns the exit code.

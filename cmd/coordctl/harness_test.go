@@ -52,6 +52,7 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	os.Setenv("COORDCTL_CONFIG", filepath.Join(dir, "contexts.yaml"))
+	os.Setenv(envBeCoordctl, "1") // from here on: whatever runs this program means coordctl
 	code := m.Run()
 	if shared.cluster != nil {
 		if err := shared.cluster.Close(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +13,22 @@ import (
 	"github.com/coordd/coord/server"
 )
 
+// freePort is an address to listen on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // unformed runs a server that waits for `cluster init`, and for a second one that
 // is not there. It returns its address.
 func unformed(t *testing.T) string {
 	t.Helper()
-	address, peer, log := closedPort(t), closedPort(t), slog.New(slog.DiscardHandler)
+	address, peer, log := freePort(t), freePort(t), slog.New(slog.DiscardHandler)
 	s, err := server.New(server.Config{
 		Cluster: cluster.Config{
 			Name: "n1", ClusterName: "local", Bootstrap: cluster.BootstrapManual, DataDir: t.TempDir(), Listen: peer, Logger: log,
