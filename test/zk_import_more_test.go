@@ -214,22 +214,15 @@ func TestImportGoesOnAfterItWasKilled(t *testing.T) {
 	from.manyZnodes("/many", folders, each)
 	all := 1 + folders*(1+each)
 
-	cmd := i.command("import", "zookeeper", i.source.host(), "--path", "/many")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	begun := i.arrived("/many", 500)
-	_ = cmd.Process.Kill() // it may be done
-	_ = cmd.Wait()
-	i.asSuper("import", "verify", "zookeeper", "--path", "/many").want(t, "half a copy", 8, "missing")
+	under, begun := i.killedCopy()
 	// The next one finds what is there, while the leader is killed under it.
-	cmd = i.command("import", "zookeeper", i.source.host(), "--path", "/many", "--json")
+	cmd := i.command("import", "zookeeper", i.source.host(), "--path", "/many", "--under", under, "--json")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	i.arrived("/many", begun+500)
+	i.arrived(under, begun)
 	leader := i.c.leader()
 	leader.kill()
 	if err := cmd.Wait(); err != nil {
@@ -240,7 +233,7 @@ func TestImportGoesOnAfterItWasKilled(t *testing.T) {
 	if doc.Znodes != all || doc.Present < begun || doc.Copied+doc.Present != all {
 		t.Errorf("second run: %d znodes, %d there, %d copied, of %d", doc.Znodes, doc.Present, doc.Copied, all)
 	}
-	i.asSuper("import", "verify", "zookeeper", "--path", "/many").want(t, "whole copy", 0)
+	i.asSuper("import", "verify", "zookeeper", "--path", "/many", "--under", under).want(t, "whole copy", 0)
 
 	// The ensemble goes away and comes back.
 	cmd = i.command("import", "zookeeper", i.source.host(), "--path", "/many", "--under", "/again", "--json")
@@ -258,6 +251,29 @@ func TestImportGoesOnAfterItWasKilled(t *testing.T) {
 	i.asSuper("import", "verify", "zookeeper", "--path", "/many", "--under", "/again").want(t, "copy of a server that was killed", 0)
 	i.c.waitReady(30 * time.Second)
 	i.c.sameDigests()
+}
+
+// killedCopy kills an import of /many in the middle and returns where there is a part
+// of it now, and of how many znodes at least. An import that was done before it was
+// killed does not count.
+func (i *importer) killedCopy() (under string, begun int) {
+	i.t.Helper()
+	for n := range 5 {
+		under = fmt.Sprintf("/half%d", n)
+		cmd := i.command("import", "zookeeper", i.source.host(), "--path", "/many", "--under", under)
+		if err := cmd.Start(); err != nil {
+			i.t.Fatal(err)
+		}
+		begun = i.arrived(under, 500)
+		_ = cmd.Process.Kill() // it may be done
+		_ = cmd.Wait()
+		if o := i.asSuper("import", "verify", "zookeeper", "--path", "/many", "--under", under); o.code != 0 {
+			o.want(i.t, "half a copy", 8, "missing")
+			return under, begun
+		}
+	}
+	i.t.Fatal("each import was done before it could be killed")
+	return "", 0
 }
 
 // arrived waits until so many znodes are below path in the cluster, and returns how

@@ -104,6 +104,9 @@ func (p *Plan) checkLimits() {
 			unproved++
 		}
 	}
+	if v.Gone > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d znodes were deleted from the ensemble while it was read", v.Gone))
+	}
 	if unproved > 0 {
 		p.Notes = append(p.Notes, fmt.Sprintf("%d znodes have ACL entries of scheme sasl, which no client of this cluster can prove", unproved))
 	}

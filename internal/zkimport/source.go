@@ -60,7 +60,11 @@ type UnreachableError struct {
 // Error implements error.
 func (e *UnreachableError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v (%d hosts tried in %.2f s)", ErrUnreachable, len(e.Tried), e.Took.Seconds())
+	hosts := "1 host"
+	if len(e.Tried) > 1 {
+		hosts = fmt.Sprintf("%d hosts", len(e.Tried))
+	}
+	fmt.Fprintf(&b, "%v (%s tried in %.2f s)", ErrUnreachable, hosts, e.Took.Seconds())
 	for _, a := range e.Tried {
 		fmt.Fprintf(&b, "\n  %s   %v", a.Host, a.Err)
 	}
