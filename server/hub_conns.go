@@ -23,13 +23,21 @@ func (h *hub) join(c stream) {
 	h.conns[c] = struct{}{}
 }
 
+// leaveStep is how many watches are forgotten under one hold of the hub's lock: a
+// client with a hundred thousand that leaves must not stop the server for long.
+const leaveStep = 1000
+
 // leave forgets a stream, its watches, and that it is the one of session id.
 func (h *hub) leave(c stream, id session.ID) {
-	h.mu.Lock()
-	h.watches.RemoveAll(c.subscriber())
-	c.forgetWatches()
-	delete(h.conns, c)
-	h.mu.Unlock()
+	for more := true; more; {
+		h.mu.Lock()
+		c.forgetWatches() // none of those that are left for the next round is told
+		more = h.watches.RemoveSome(c.subscriber(), leaveStep)
+		if !more {
+			delete(h.conns, c)
+		}
+		h.mu.Unlock()
+	}
 
 	h.ownMu.Lock()
 	defer h.ownMu.Unlock()

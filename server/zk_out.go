@@ -48,7 +48,7 @@ func newZKOut(maxBytes int) *zkOut {
 type zkBuffer struct{ b []byte }
 
 const (
-	zkNewBuffer = 4 << 10
+	zkNewBuffer = 256 // an event or two: ten thousand may fire at once
 	// zkSendBytes is how much is written to the socket at a time, and the most that
 	// is kept of a buffer.
 	zkSendBytes = 256 << 10

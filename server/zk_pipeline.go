@@ -307,6 +307,13 @@ func (p *zkPipeline) sync(r *zkRequest) {
 	p.advanceLocked()
 }
 
+// close lets nothing more be executed.
+func (p *zkPipeline) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+}
+
 // knownScheme says whether a client may prove something by the scheme.
 func knownScheme(scheme string) bool { return scheme == "digest" || scheme == "ip" || scheme == "x509" }
 

@@ -136,6 +136,7 @@ func (c *stallingConn) Write(p []byte) (int, error) {
 func (s *Server) dropZK(c *zkConn) {
 	c.stop()
 	c.out.end()
+	c.pipe.close() // a sync may be under way, and watches stand behind it
 	id, gen := c.give()
 	s.hub.leave(c, id)
 	if id != 0 {

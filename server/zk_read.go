@@ -55,7 +55,9 @@ func (c *zkConn) executeRead(r *zkRequest, v *fsm.View, caller *znode.Caller) er
 	code, err := wire.OK, error(nil)
 	switch r.Header.Type {
 	case wire.SetWatches, wire.SetWatches2:
-		err = c.setWatches(r, v)
+		if err = c.setWatches(r, v); err != nil {
+			c.end(err)
+		}
 	case wire.AddWatch, wire.RemoveWatches, wire.CheckWatches:
 		code = c.changeWatch(r)
 	case wire.MultiRead:

@@ -67,7 +67,8 @@ func zkWatchKinds(kind int32) ([]watch.Kind, bool) {
 
 // setWatches registers again what a client had on its former connection: for each
 // watch either the event that it has missed, or the watch. It is one look at the
-// tree; the machine's read lock is held.
+// tree; the machine's read lock is held. An error is the end of the connection:
+// clients do not look at the code of this reply, and would wait for ever.
 func (c *zkConn) setWatches(r *zkRequest, v *fsm.View) error {
 	h := c.s.hub
 	h.mu.Lock()
@@ -77,7 +78,8 @@ func (c *zkConn) setWatches(r *zkRequest, v *fsm.View) error {
 			if e := missed(list, p, r.Since, v.Tree); e != 0 {
 				h.events[eventTypeOut(zkWatchEvent(e))].Add(1)
 				if !c.out.event(wire.Event{Type: e, Path: p}) {
-					return nil // the connection has ended
+					h.slow.Add(1)
+					return fsm.ErrSlowConsumer
 				}
 				continue
 			}

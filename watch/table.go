@@ -246,12 +246,28 @@ func (t *Table) HasID(s *Subscriber, id uint64) bool { return s.byID[id] != nil 
 // RemoveAll takes out every watch of the subscriber, in time proportional to
 // their number.
 func (t *Table) RemoveAll(s *Subscriber) {
+	for t.RemoveSome(s, 1<<20) {
+	}
+}
+
+// RemoveSome takes out up to n watches of the subscriber, n > 0, and reports whether
+// there are more.
+func (t *Table) RemoveSome(s *Subscriber, n int) (more bool) {
 	for _, w := range s.byID {
+		if n == 0 {
+			break
+		}
 		t.drop(w)
+		n--
 	}
 	for _, w := range s.byPath {
+		if n == 0 {
+			break
+		}
 		t.drop(w)
+		n--
 	}
+	return t.CountOf(s) > 0
 }
 
 // Count is the number of watches of kind k. A Persistent watch of a Merge

@@ -449,3 +449,23 @@ func BenchmarkFireNobody(b *testing.B) {
 		table.Fire(changes, func(Event) {})
 	}
 }
+
+// TestWatchesOfASubscriberGoInSteps, so that whoever holds a lock meanwhile can let
+// it go.
+func TestWatchesOfASubscriberGoInSteps(t *testing.T) {
+	for _, merge := range []bool{false, true} {
+		table := NewTable()
+		s, other := &Subscriber{Merge: merge}, &Subscriber{}
+		for i := range 10 {
+			table.Add(s, uint64(i), fmt.Sprint("/", i), OneShotData)
+		}
+		table.Add(other, 1, "/1", OneShotData)
+		for left := 10; left > 0; {
+			more := table.RemoveSome(s, 4)
+			left = max(left-4, 0)
+			if table.CountOf(s) != left || more != (left > 0) || table.Len() != left+1 {
+				t.Fatalf("%d are left of %d, more: %v", table.CountOf(s), table.Len(), more)
+			}
+		}
+	}
+}
