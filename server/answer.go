@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/coordd/coord/api/coordpb"
@@ -296,15 +297,17 @@ func (h *hub) forgetPending(c *conn, id uint64) {
 	delete(c.pending, id)
 }
 
-// readable says whether a client may see the data of a change: by the ACL the
-// node had then, which is known as long as it is the same node with the same
-// ACL now. Otherwise the data is withheld.
+// readable says whether a client may see the data of a change: by the ACL that the
+// node had then, and also by the one that it has now, if it is still there.
 func readable(v *fsm.View, c *znode.Caller, change *znode.Change) bool {
 	if c.Trusted || isSuper(c) {
 		return true
 	}
-	_, st, err := v.Tree.Get(change.Path, c)
-	return err == nil && st.Czxid == change.Stat.Czxid && st.Aversion == change.Stat.Aversion
+	if !change.Readable(c) {
+		return false
+	}
+	_, _, err := v.Tree.Get(change.Path, c)
+	return err == nil || errors.Is(err, znode.ErrNoNode)
 }
 
 func isSuper(c *znode.Caller) bool {

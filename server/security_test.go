@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
@@ -248,6 +249,46 @@ func TestWatchShowsDataOnlyToThoseWhoMayRead(t *testing.T) {
 	}
 	_, reply := bob.watch(&coordpb.Watch{Path: "/mine", Kind: coordpb.Watch_KIND_NODE, WithData: true, Initial: true})
 	wantCode(t, reply.GetError(), coordpb.Code_CODE_NO_AUTH)
+}
+
+// TestDataOfWhatHasGoneIsStillTold to those who might read it then, and to nobody
+// else: changes may follow each other closely, or be told when a watch resumes.
+func TestDataOfWhatHasGoneIsStillTold(t *testing.T) {
+	r := start(t, oneServer(t))
+	as := func(credential string) *tester {
+		return r.open(func(h *coordpb.Hello) {
+			h.Auth = []*coordpb.Auth{{Scheme: "digest", Credential: []byte(credential)}}
+		})
+	}
+	alice, bob := as("alice:a"), as("bob:b")
+	mine := func(data string) *coordpb.Op {
+		op := create("/mine", data)
+		op.Acl = []*coordpb.ACL{{Perms: 31, Scheme: "auth"}}
+		return op
+	}
+	from := alice.must(create("/other", "")).GetZxid()
+	alice.must(create("/open", "seen"))
+	alice.must(remove("/open"))
+	alice.must(mine("secret"))
+	alice.must(remove("/mine"))
+	alice.must(create("/mine", "public")) // another node, which all may read
+	told := func(c *tester) map[string]string {
+		c.watch(&coordpb.Watch{Path: "/", Kind: coordpb.Watch_KIND_RECURSIVE, WithData: true, Since: from})
+		c.wait("events", func() bool { return len(c.events) >= 5 })
+		out := map[string]string{}
+		for _, e := range c.seen() {
+			if e.GetType() == coordpb.EventType_EVENT_CREATED {
+				out[e.GetPath()] += fmt.Sprintf("%s %v;", e.GetData(), e.GetDataDropped())
+			}
+		}
+		return out
+	}
+	if got := told(alice); got["/open"] != "seen false;" || got["/mine"] != "secret false;public false;" {
+		t.Errorf("alice: %q", got)
+	}
+	if got := told(bob); got["/open"] != "seen false;" || got["/mine"] != " true;public false;" {
+		t.Errorf("bob: %q", got)
+	}
 }
 
 func TestConfigIsValidated(t *testing.T) {

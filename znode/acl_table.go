@@ -24,6 +24,7 @@ type aclTable struct {
 // aclList is a list that is never changed once it is stored.
 type aclList struct {
 	entries []ACL
+	shared  *[]ACL // the same, for who keeps it longer than the table does
 	key     string
 	digest  uint64
 }
@@ -57,7 +58,7 @@ func (t *aclTable) add(list []ACL, key string) uint32 {
 		entries[k].Scheme = strings.Clone(entries[k].Scheme)
 		entries[k].ID = strings.Clone(entries[k].ID)
 	}
-	*t.lists.own(i) = aclList{entries: entries, key: key, digest: xxhash.Sum64String(key)}
+	*t.lists.own(i) = aclList{entries: entries, shared: &entries, key: key, digest: xxhash.Sum64String(key)}
 	for int(i) >= len(t.refs) {
 		t.refs = append(t.refs, 0)
 	}

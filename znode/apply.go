@@ -60,13 +60,13 @@ func failed(results []OpResult, ops []Op, at int, err error) {
 }
 
 // record notes a change of node n, whose stat is given.
-func (tx *Tx) record(kind ChangeType, path string, n *node, s *Stat) {
+func (t *Tree) record(tx *Tx, kind ChangeType, path string, n *node, s *Stat) {
 	c := Change{Type: kind, Path: path, Zxid: tx.Zxid, Cause: tx.Cause, Stat: *s}
 	if tx.Caller != nil {
 		c.Session = tx.Caller.Session
 	}
 	if kind != Deleted {
-		c.Data = n.data()
+		c.Data, c.acl = n.data(), t.acls.lists.at(n.acl).shared
 	}
 	tx.Changes = append(tx.Changes, c)
 }

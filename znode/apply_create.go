@@ -46,7 +46,7 @@ func (t *Tree) create(tx *Tx, op *Op, r *OpResult) error {
 		return err
 	}
 	r.Path, r.Stat = path, n.stat(0)
-	tx.record(Created, path, n, &r.Stat)
+	t.record(tx, Created, path, n, &r.Stat)
 	return nil
 }
 

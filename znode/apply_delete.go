@@ -39,7 +39,7 @@ func (t *Tree) remove(tx *Tx, i uint32, at newName) {
 	n := t.nodes.at(i)
 	s := n.stat(0)
 	bytes := int64(n.dataLen())
-	tx.record(Deleted, at.path, n, &s)
+	t.record(tx, Deleted, at.path, n, &s)
 
 	key := pathKey(at.parent)
 	parent := n.parent

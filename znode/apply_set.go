@@ -36,7 +36,7 @@ func (t *Tree) set(tx *Tx, op *Op, r *OpResult) error {
 	t.charge(op.Path, 0, grown)
 	t.quotaNodeSet(op.Path, n)
 	r.Stat = t.stat(n)
-	tx.record(DataChanged, op.Path, n, &r.Stat)
+	t.record(tx, DataChanged, op.Path, n, &r.Stat)
 	return nil
 }
 
@@ -77,7 +77,7 @@ func (t *Tree) setACL(tx *Tx, op *Op, r *OpResult) error {
 	n.aversion++
 	t.done(i, n, key)
 	r.Stat = t.stat(n)
-	tx.record(ACLChanged, op.Path, n, &r.Stat)
+	t.record(tx, ACLChanged, op.Path, n, &r.Stat)
 	return nil
 }
 

@@ -55,5 +55,5 @@ func (t *Tree) outlive(tx *Tx, i uint32, path string) {
 	n.mzxid, n.mtime = tx.Zxid, tx.Time
 	t.done(i, n, key)
 	s := t.stat(n)
-	tx.record(DataChanged, path, n, &s)
+	t.record(tx, DataChanged, path, n, &s)
 }

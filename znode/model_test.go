@@ -178,7 +178,8 @@ func (m *model) expect(op *Op, version int64) error {
 func (m *model) change(tx *Tx, kind ChangeType, p string, s Stat) {
 	c := Change{Type: kind, Path: p, Zxid: tx.Zxid, Cause: tx.Cause, Session: tx.Caller.Session, Stat: s}
 	if kind != Deleted {
-		c.Data = m.nodes[p].data
+		acl := m.nodes[p].acl
+		c.Data, c.acl = m.nodes[p].data, &acl
 	}
 	tx.Changes = append(tx.Changes, c)
 }

@@ -122,4 +122,12 @@ type Change struct {
 	Session session.ID // on whose behalf; 0 = no session
 	Data    []byte     // after the change; nil for Deleted
 	Stat    Stat       // after the change; before it for Deleted
+
+	acl *[]ACL // after the change; nil for Deleted
+}
+
+// Readable reports whether the caller may read Data, by the ACL that the node had
+// with it.
+func (c *Change) Readable(caller *Caller) bool {
+	return c.acl != nil && Permits(*c.acl, PermRead, caller)
 }
