@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+
+	"github.com/coordd/coord/recipes/lock"
 )
 
 // books are the balances of all accounts.
@@ -22,6 +24,21 @@ func readBooks(ctx context.Context, db *sql.DB) (b books, err error) {
 		sum(balance) FILTER (WHERE name = 'bob'),
 		sum(balance) FILTER (WHERE name = 'carol') FROM account`).Scan(&b.Alice, &b.Bob, &b.Carol)
 	return b, err
+}
+
+// permit takes the lock on an account for an actor in this process.
+func (s *stage) permit(ctx context.Context, who, account string) (*lock.Handle, permit, error) {
+	c, err := s.as(ctx, who)
+	if err != nil {
+		return nil, permit{}, err
+	}
+	p := permit{Lock: s.root + "/" + account}
+	h, err := lock.New(c, p.Lock, lock.Owner(who)).Acquire(ctx)
+	if err != nil {
+		return nil, permit{}, err
+	}
+	p.Token = h.FencingToken()
+	return h, p, nil
 }
 
 // transfer asks the bank in the name of the lock that the worker has or had.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/coordd/coord/fence"
-	"github.com/coordd/coord/recipes/lock"
 )
 
 // DoubleClick shows what fencing cannot stop: one payment is asked for twice, and
@@ -53,17 +52,11 @@ type clickRun struct {
 // grant takes the lock for one attempt and gives it back at once. The token stays
 // good for as long as nobody has written with a newer one.
 func (r *clickRun) grant(ctx context.Context, who string) (permit, error) {
-	c, err := r.as(ctx, who)
+	h, p, err := r.permit(ctx, who, "alice")
 	if err != nil {
 		return permit{}, err
 	}
-	path := r.root + "/alice"
-	h, err := lock.New(c, path, lock.Owner(who)).Acquire(ctx)
-	if err != nil {
-		return permit{}, err
-	}
-	p := permit{path, h.FencingToken()}
-	r.say(who, "has the lock: session %s, token %s", sessionAt(c), p.Token)
+	r.say(who, "has the lock: session %s, token %s", sessionAt(h.Session().Client()), p.Token)
 	return p, h.Release(ctx)
 }
 

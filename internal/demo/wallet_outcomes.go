@@ -79,17 +79,11 @@ func (w *walletRun) allOutcomes(ctx context.Context) error {
 // holder of bob's, which was granted last.
 func (w *walletRun) permits(ctx context.Context) (old, fresh, other permit, err error) {
 	grant := func(who, account string) (*lock.Handle, permit, error) {
-		c, err := w.as(ctx, who)
-		if err != nil {
-			return nil, permit{}, err
+		h, p, err := w.permit(ctx, who, account)
+		if err == nil {
+			w.say(who, "has the lock on %s: session %s, token %s", account, sessionAt(h.Session().Client()), w.label(p.Token))
 		}
-		path := w.root + "/" + account
-		h, err := lock.New(c, path, lock.Owner(who)).Acquire(ctx)
-		if err != nil {
-			return nil, permit{}, err
-		}
-		w.say(who, "has the lock on %s: session %s, token %s", account, sessionAt(c), w.label(h.FencingToken()))
-		return h, permit{path, h.FencingToken()}, nil
+		return h, p, err
 	}
 	h, old, err := grant("node 1", "alice")
 	if err != nil {

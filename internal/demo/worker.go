@@ -16,9 +16,9 @@ import (
 	"github.com/coordd/coord/recipes/lock"
 )
 
-// WorkerConfig tells a worker process who it is. It travels as JSON in one
+// workerConfig tells a worker process who it is. It travels as JSON in one
 // argument.
-type WorkerConfig struct {
+type workerConfig struct {
 	Name           string        `json:"name"`
 	Cluster        Cluster       `json:"cluster"`
 	Database       string        `json:"database,omitempty"` // data source name
@@ -101,7 +101,7 @@ var deeds = map[string]func(*worker, context.Context, command) (workerEvent, err
 // worker does as it is told. It ignores that it may have lost its lock: that is
 // the point of most demonstrations.
 type worker struct {
-	WorkerConfig
+	workerConfig
 	in     *bufio.Scanner
 	out    *json.Encoder
 	db     *sql.DB
@@ -117,7 +117,7 @@ type worker struct {
 // until they end, and says what came of each on out.
 func RunWorker(ctx context.Context, config string, in io.Reader, out io.Writer) error {
 	w := worker{in: bufio.NewScanner(in), out: json.NewEncoder(out)}
-	if err := json.Unmarshal([]byte(config), &w.WorkerConfig); err != nil {
+	if err := json.Unmarshal([]byte(config), &w.workerConfig); err != nil {
 		return fmt.Errorf("worker configuration: %w", err)
 	}
 	err := w.run(ctx)

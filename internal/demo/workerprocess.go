@@ -24,7 +24,7 @@ type workerProcess struct {
 
 // worker starts a worker process, which ends with the stage. db may be nil.
 func (s *stage) worker(name string, timeout time.Duration, db *database) (*workerProcess, error) {
-	c := WorkerConfig{Name: name, Cluster: s.cluster, SessionTimeout: timeout}
+	c := workerConfig{Name: name, Cluster: s.cluster, SessionTimeout: timeout}
 	if db != nil {
 		c.Database = db.dsn
 	}
@@ -36,7 +36,7 @@ func (s *stage) worker(name string, timeout time.Duration, db *database) (*worke
 }
 
 // startWorker runs this program's hidden worker command.
-func startWorker(program []string, c WorkerConfig) (*workerProcess, error) {
+func startWorker(program []string, c workerConfig) (*workerProcess, error) {
 	config, err := json.Marshal(c)
 	if err != nil {
 		return nil, err

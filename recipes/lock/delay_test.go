@@ -237,7 +237,7 @@ func TestWaitLimitIsKeptByTheCluster(t *testing.T) {
 		r := kinds[kindOfPath(holder)]
 		o := options{owner: "hung", waitLimit: 2 * time.Second}
 		f := newFolder(hung, "/l", kindOfPath(holder), nil)
-		if _, err := hung.Txn(ctx, f.newEntry(r, o, o.card(time.Now()))); err != nil {
+		if _, err := hung.Txn(ctx, f.newEntry(r, o, o.card())); err != nil {
 			t.Fatal(err)
 		}
 		next := ask(t, ctx, "next", acquire(connect(t, c)))

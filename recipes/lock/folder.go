@@ -87,8 +87,14 @@ func (f *folder) try(ctx context.Context, r role, enter admit) (*Handle, error) 
 	return p.handle, nil
 }
 
-// do runs fn while the lock is held, however it is acquired.
-func do(ctx context.Context, acquire func(context.Context) (*Handle, error), fn func(ctx context.Context, h *Handle) error) (err error) {
+// held is what an acquisition gives: a Handle or a MultiHandle.
+type held interface {
+	inside(ctx context.Context) (context.Context, context.CancelFunc)
+	Release(ctx context.Context) error
+}
+
+// do runs fn while the lock is held, or all of several, however that is acquired.
+func do[H held](ctx context.Context, acquire func(context.Context) (H, error), fn func(ctx context.Context, h H) error) (err error) {
 	h, err := acquire(ctx)
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -117,19 +116,8 @@ func (m *Multi) TryAcquire(ctx context.Context) (*MultiHandle, error) {
 // that is also done when one of the locks is lost; [FromContext] finds the handle
 // of each. Do waits for fn, releases all (also if fn panics) and returns fn's
 // error; if a lock was lost meanwhile the result also matches ErrLost.
-func (m *Multi) Do(ctx context.Context, fn func(ctx context.Context, h *MultiHandle) error) (err error) {
-	h, err := m.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	inner, cancel := h.inside(ctx)
-	defer cancel()
-	defer func() {
-		if rel := h.Release(context.WithoutCancel(ctx)); rel != nil && !errors.Is(err, rel) {
-			err = errors.Join(err, rel)
-		}
-	}()
-	return fn(inner, h)
+func (m *Multi) Do(ctx context.Context, fn func(ctx context.Context, h *MultiHandle) error) error {
+	return do(ctx, m.Acquire, fn)
 }
 
 // check refuses wrong paths, and locks that the call chain of ctx holds already.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
@@ -28,7 +27,7 @@ func (m *Multi) join(ctx context.Context) (*MultiHandle, error) {
 	}
 	undo := func(made []client.OpResult) <-chan error { return removeAll(m.c, nodesOf(made)) }
 	for range maxParents {
-		c := opts.card(time.Now())
+		c := opts.card()
 		made, err := settle.Write(ctx, m.c, undo, m.newEntries(opts, c)...)
 		if err == nil {
 			return newMultiHandle(m, opts, c, made), nil

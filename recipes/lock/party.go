@@ -57,12 +57,12 @@ type card struct {
 	Refuses bool `json:"refuseDeadlock,omitempty"`
 }
 
-func (o *options) card(now time.Time) card {
-	return card{Owner: o.owner, Since: stamp(now), Labels: o.labels, Value: o.value, Refuses: o.refuse}
+func (o *options) card() card {
+	return card{Owner: o.owner, Since: now(), Labels: o.labels, Value: o.value, Refuses: o.refuse}
 }
 
-// stamp is a time as a card has it.
-func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+// now is a time as a card has it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 func (c card) encode() []byte {
 	b, err := json.Marshal(c)

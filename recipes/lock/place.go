@@ -52,7 +52,7 @@ func (f *folder) join(ctx context.Context, r role) (*spot, error) {
 	}
 	undo := func(made []client.OpResult) <-chan error { return settle.NodeOf(made[0]).Remove(f.c) }
 	for range maxParents {
-		c := opts.card(time.Now())
+		c := opts.card()
 		made, err := settle.Write(ctx, f.c, undo, f.newEntry(r, opts, c))
 		if err == nil {
 			p := newSpot(f, r, opts, c, made[0])

@@ -3,14 +3,10 @@ package lock
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/recipes/internal/settle"
 )
-
-// now is a time as a card has it.
-func now() time.Time { return stamp(time.Now()) }
 
 // SetValue changes the value that others read as Party.Value; see [Value]. It is
 // done only while this very acquisition holds the lock, and does not change the

@@ -40,7 +40,7 @@ func (l *Locker) Options(ctx context.Context) ([]lock.Option, *client.Client, er
 // Ended takes note of how an attempt has ended. h is nil if the lock was not got.
 func (l *Locker) Ended(h *lock.Handle, err error) {
 	if h != nil {
-		l.sessions.Adopt(h.Session())
+		l.sessions.adopt(h.Session())
 	}
 	l.expired = h == nil && errors.Is(err, client.ErrSessionExpired)
 }

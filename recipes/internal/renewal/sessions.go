@@ -22,8 +22,8 @@ func NewSessions(c *client.Client) *Sessions { return &Sessions{c: c, live: c.Se
 // Current is the newest session. It may have ended.
 func (s *Sessions) Current() *client.Session { return s.live }
 
-// Adopt goes on with a session that the caller has opened and will close.
-func (s *Sessions) Adopt(other *client.Session) {
+// adopt goes on with a session that the caller has opened and will close.
+func (s *Sessions) adopt(other *client.Session) {
 	if other != s.live {
 		s.live, s.ours = other, false
 	}
