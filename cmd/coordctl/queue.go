@@ -82,9 +82,10 @@ type queueLen struct {
 
 func newQueueLenCmd(e *env) *cobra.Command {
 	return &cobra.Command{
-		Use:               "len PATH",
-		Short:             "Print how many items are in a queue",
-		Long:              "Print how many items are in the queue at PATH, those that are being worked on included.",
+		Use:   "len PATH",
+		Short: "Print how many items are in a queue",
+		Long: "Print how many items are in the queue at PATH, those that are being worked on included.\n" +
+			"Not counted are those that 'queue take --max-deliveries' has put aside: 'coordctl ls PATH/dead'.",
 		Example:           "  coordctl queue len /queues/orders",
 		Args:              withPath(cobra.ExactArgs(1)),
 		ValidArgsFunction: e.completePath,
@@ -148,7 +149,7 @@ in time, 125 coordctl itself failed, 126 not executable, 127 not found.`,
 	f.DurationVar(&o.wait, "wait", 0, "give up after this long without an item (0: never)")
 	f.BoolVar(&o.noWait, "no-wait", false, "give up soon when there is none")
 	f.DurationVar(&o.retryAfter, "retry-after", 0, "hold an item back for this long when the command failed")
-	f.IntVar(&o.maxDeliveries, "max-deliveries", 0, "put an item aside that was given out this often (0: never)")
+	f.IntVar(&o.maxDeliveries, "max-deliveries", 0, "put an item aside, below PATH/dead, that was given out this often (0: never)")
 	f.DurationVar(&o.sessionTimeout, "session-timeout", o.sessionTimeout, "how long a claim outlives a taker that vanished")
 	return cmd
 }

@@ -58,6 +58,11 @@
 //	op := sqlfence.Operation{ID: requestID, Resource: "wallet/7", Token: h.FencingToken()}
 //	result, err := sqlfence.Once(ctx, db, op, func(tx *sql.Tx) ([]byte, error) { ... })
 //
+// The database is PostgreSQL unless [Dialect] says otherwise, and each call has to
+// say it: one that forgets it is answered with an error of the database about a
+// statement that is not in its language. Likewise each caller of a resource names
+// the same [Lock] and [Table].
+//
 // SQLite does not wait by itself: open it with a busy timeout, as in
 // "file:app.db?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)".
 //
