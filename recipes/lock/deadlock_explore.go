@@ -151,7 +151,7 @@ func (e *explorer) line(ctx context.Context, lock string) (*line, error) {
 		return nil, err
 	}
 	l.queue = queueOf(names)
-	if slices.Contains(names, slotsName) {
+	if k := kindAmong(l.queue); slices.Contains(names, slotsName) && (k == "" || k == KindSemaphore) {
 		return l, e.readSlots(ctx, l)
 	}
 	l.held = holders(l.queue)

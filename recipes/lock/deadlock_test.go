@@ -136,6 +136,23 @@ func TestDeadlockIsFoundAndNamed(t *testing.T) {
 	}
 }
 
+// TestRefusedSemaphoreHidesNoDeadlock: it leaves its folder of slots beside a
+// mutex, which does not make that a semaphore.
+func TestRefusedSemaphoreHidesNoDeadlock(t *testing.T) {
+	fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
+		circle(t, c, 2, mutexes)
+		cl := connect(t, c)
+		for i := range 2 {
+			if _, err := NewSemaphore(cl, fmt.Sprintf("/l/%d", i), 2).TryAcquire(t.Context()); err == nil {
+				t.Fatal("a slot beside a mutex")
+			}
+		}
+		if cycles := deadlocks(t, cl, "/l"); len(cycles) != 1 || len(cycles[0]) != 2 {
+			t.Fatalf("cycles %v", cycles)
+		}
+	})
+}
+
 // TestReadersAreFollowedToAllOfThem: a writer waits for each of the readers, and
 // a reader behind the writer for the same.
 func TestReadersAreFollowedToAllOfThem(t *testing.T) {

@@ -87,21 +87,20 @@ func (s *scan) info() Info {
 	return info
 }
 
-// kind guesses from the names. Entries of no kind in particular are those of
-// foreign mutexes.
+// kind guesses from the names. A folder of slots says little if none is taken: a
+// semaphore that was refused beside a lock of another kind has left it there.
+// Entries of no kind in particular are those of foreign mutexes.
 func (s *scan) kind(q []entry) Kind {
-	if _, ok := s.nodes[slotsOf(s.path)]; ok {
+	_, folder := s.nodes[slotsOf(s.path)]
+	k := kindAmong(q)
+	switch {
+	case len(s.slots) > 0, folder && k == "":
 		return KindSemaphore
-	}
-	for _, e := range q {
-		if k := kindOf(e.name); k != "" {
-			return k
-		}
-	}
-	if len(q) > 0 {
+	case k == "" && len(q) > 0:
 		return KindMutex
+	default:
+		return k
 	}
-	return ""
 }
 
 // taken are the holders of slots, by their numbers.

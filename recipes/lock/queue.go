@@ -89,6 +89,16 @@ func roleOf(name string) role {
 	return ""
 }
 
+// kindAmong is the kind of lock that the first entry of a known kind is of.
+func kindAmong(q []entry) Kind {
+	for _, e := range q {
+		if k := kindOf(e.name); k != "" {
+			return k
+		}
+	}
+	return ""
+}
+
 // kindOf is the kind of lock that the name or path of an entry speaks of, ""
 // when it could be any.
 func kindOf(name string) Kind {

@@ -351,6 +351,10 @@ func TestAnotherKindOfLockAtThePathIsRefused(t *testing.T) {
 			if _, err := kinds[two](b); !errors.Is(err, ErrOtherKind) {
 				t.Fatalf("%s: %v", pair, err)
 			}
+			info, err := Inspect(ctx, b, "/l") // the semaphore may have left its folder of slots there
+			if err != nil || info.Kind != h.place.f.kind || len(info.Holders) != 1 || info.Holders[0].Node != h.Node() {
+				t.Fatalf("%s: %+v %v", pair, info, err)
+			}
 			release(t, h)
 		}
 	})
