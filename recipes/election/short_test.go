@@ -35,6 +35,7 @@ func TestShortLeadershipsAreSeenWhole(t *testing.T) {
 		for i := range terms {
 			if i == terms/2 {
 				heal := c.Partition(eye)
+				c.Break(eye)
 				time.AfterFunc(2*time.Second, heal)
 			}
 			l, err := e.Campaign(t.Context(), []byte{byte(i)})
