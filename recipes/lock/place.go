@@ -72,7 +72,7 @@ func (f *folder) join(ctx context.Context, r role) (*spot, error) {
 // ended prefers the end of the context to what it did to a request.
 func (f *folder) ended(ctx context.Context, err error) error {
 	over := ctx.Err()
-	limit := over != nil && context.Cause(ctx) == ErrWaitLimit
+	limit := over != nil && errors.Is(context.Cause(ctx), ErrWaitLimit)
 	switch {
 	case errors.Is(err, ErrWaitLimit), limit && errors.Is(err, over):
 		return fmt.Errorf("lock %s: %w after %s", f.path, ErrWaitLimit, f.opts.waitLimit)

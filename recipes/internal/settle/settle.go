@@ -47,8 +47,9 @@ func Write(ctx context.Context, c *client.Client, undo func([]client.OpResult) <
 		if o.err != nil || ctx.Err() == nil || undo == nil {
 			return o.results, o.err
 		}
+		undone := undo(o.results)
 		select {
-		case _ = <-undo(o.results):
+		case <-undone: //nolint:errcheck // more cannot be done
 		case <-late:
 		}
 		return nil, ctx.Err()
