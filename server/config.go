@@ -150,8 +150,11 @@ func (c Config) validateAddresses() error {
 		return fmt.Errorf("listen.grpc: no address")
 	}
 	for _, a := range []struct{ name, address string }{
-		{"listen.grpc", c.GRPC}, {"listen.http", c.HTTP}, {"listen.zookeeper", c.ZooKeeper.Address},
-		{"listen.zookeeper_tls", c.ZooKeeper.SecureAddress}, {"listen.peer", c.peerAddress()},
+		{"listen.grpc", c.GRPC},
+		{"listen.http", c.HTTP},
+		{"listen.zookeeper", c.ZooKeeper.Address},
+		{"listen.zookeeper_tls", c.ZooKeeper.SecureAddress},
+		{"listen.peer", c.peerAddress()},
 	} {
 		if a.address == "" {
 			continue

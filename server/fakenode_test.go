@@ -213,6 +213,7 @@ func (n *fakeNode) Applied(r *fsm.Result, changes []znode.Change) {
 }
 
 func (n *fakeNode) SessionOpened(id session.ID, by session.Protocol) { n.s.hub.SessionOpened(id, by) }
+
 func (n *fakeNode) SessionEnded(id session.ID, by session.Protocol, r session.EndReason) {
 	n.s.hub.SessionEnded(id, by, r)
 }

@@ -24,7 +24,10 @@ func FuzzZooKeeperConnection(f *testing.F) {
 		record(wire.Request{Op: wire.Op{Type: wire.MultiRead}, Ops: []wire.Op{{Type: wire.GetData, Path: "/"}, {Type: wire.GetChildren, Path: "/"}}}),
 		record(wire.Request{Op: wire.Op{Type: wire.SetWatches2}, Since: 1, Watches: [5][]string{{"/"}, {"/x"}, {"/"}, {"/"}, {"/"}}}),
 		record(wire.Request{Op: wire.Op{Type: wire.AddWatch, Path: "/"}, Mode: wire.AddPersistentRecursive}),
-		record(wire.Request{Op: wire.Op{Type: wire.CloseSession}}), {}, {0}, bytes.Repeat([]byte{0xff}, 60),
+		record(wire.Request{Op: wire.Op{Type: wire.CloseSession}}),
+		{},
+		{0},
+		bytes.Repeat([]byte{0xff}, 60),
 	} {
 		f.Add(b, []byte{}, false)
 		f.Add(b, record(zkSetReq("/", "y")), true)

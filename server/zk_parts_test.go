@@ -203,7 +203,7 @@ func TestFramesComeInAnyFragmentation(t *testing.T) {
 				t.Fatalf("parts of up to %d: frame %d of %d bytes: %d bytes, %v", most, i, len(want[i]), len(got), err)
 			}
 		}
-		if _, err := in.frame(1 << 20); err != io.EOF {
+		if _, err := in.frame(1 << 20); !errors.Is(err, io.EOF) {
 			t.Errorf("at the end: %v", err)
 		}
 	}

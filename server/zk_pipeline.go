@@ -74,7 +74,7 @@ func (r *zkRequest) class() zkClass {
 	if r.refusal != wire.OK {
 		return zkRead
 	}
-	switch r.Header.Type {
+	switch r.Type {
 	case wire.Create, wire.Create2, wire.CreateContainer, wire.CreateTTL, wire.Delete, wire.SetData, wire.SetACL, wire.Multi, wire.CloseSession:
 		return zkWrite
 	case wire.Auth:
@@ -146,7 +146,7 @@ func (r *zkRequest) read(h wire.Header, record []byte, start int64, l *Limits) {
 		r.refusal = wire.Unimplemented
 		return
 	}
-	if r.Request.Decode(h.Type, record) != nil {
+	if r.Decode(h.Type, record) != nil {
 		r.refusal = wire.MarshallingError
 		return
 	}
@@ -176,7 +176,7 @@ func (p *zkPipeline) passes(r *zkRequest) bool {
 func (p *zkPipeline) mayWrite(r *zkRequest) bool {
 	held := &p.c.s.metrics.throttled.overload
 	if p.takesMore(r) {
-		if p.throttle == nil || r.Header.Type == wire.CloseSession || p.throttle.Allow() {
+		if p.throttle == nil || r.Type == wire.CloseSession || p.throttle.Allow() {
 			return true
 		}
 		held = &p.c.s.metrics.throttled.rate
@@ -200,7 +200,7 @@ func (p *zkPipeline) mayWrite(r *zkRequest) bool {
 func (p *zkPipeline) takesMore(r *zkRequest) bool {
 	err := p.c.s.node.Overloaded()
 	switch {
-	case err == nil, r.Header.Type == wire.CloseSession:
+	case err == nil, r.Type == wire.CloseSession:
 		return true
 	case errors.Is(err, cluster.ErrDiskFull):
 		return r.takesAway()
@@ -210,13 +210,14 @@ func (p *zkPipeline) takesMore(r *zkRequest) bool {
 
 // takesAway says that a write needs no room on the disks.
 func (r *zkRequest) takesAway() bool {
-	switch r.Header.Type {
+	switch r.Type {
 	case wire.Delete, wire.Auth: // who holds a lock must first say who it is
 		return true
 	case wire.Multi:
 		return !slices.ContainsFunc(r.Ops, func(op wire.Op) bool { return op.Type != wire.Delete && op.Type != wire.Check })
+	default:
+		return false
 	}
-	return false
 }
 
 // advance does what can be done of what is held.
@@ -266,9 +267,9 @@ func (p *zkPipeline) do(r *zkRequest) {
 
 // readOnly does what a read-only server does of what is a write elsewhere.
 func (p *zkPipeline) readOnly(r *zkRequest) {
-	if r.Header.Type == wire.CloseSession {
+	if r.Type == wire.CloseSession {
 		p.closed = true
-		p.c.out.reply(wire.ReplyHeader{Xid: r.Xid, Zxid: p.c.s.hub.firedZxid()}, r.Header.Type, nil)
+		p.c.out.reply(wire.ReplyHeader{Xid: r.Xid, Zxid: p.c.s.hub.firedZxid()}, r.Type, nil)
 		p.c.end(session.ErrClosed)
 		return
 	}
@@ -278,7 +279,7 @@ func (p *zkPipeline) readOnly(r *zkRequest) {
 		return
 	}
 	p.caller.Identities = ids
-	p.c.out.reply(wire.ReplyHeader{Xid: r.Xid}, r.Header.Type, nil)
+	p.c.out.reply(wire.ReplyHeader{Xid: r.Xid}, r.Type, nil)
 }
 
 // sync waits until this server has everything that was committed when it began,

@@ -18,7 +18,7 @@ func (c *zkConn) answerRead(r *zkRequest, caller *znode.Caller) {
 		c.refuse(r, r.refusal)
 		return
 	}
-	switch r.Header.Type {
+	switch r.Type {
 	case wire.Auth: // of a scheme that nobody knows
 		c.refuse(r, wire.AuthFailed)
 		c.end(errAuth)
@@ -26,6 +26,7 @@ func (c *zkConn) answerRead(r *zkRequest, caller *znode.Caller) {
 	case wire.SASL: // the answer of a server without it
 		c.out.reply(wire.ReplyHeader{Xid: r.Xid}, wire.SASL, &wire.Reply{})
 		return
+	default:
 	}
 	var err error
 	c.s.machine.View(func(v *fsm.View) { err = c.executeRead(r, v, caller) })
@@ -37,14 +38,14 @@ func (c *zkConn) refuse(r *zkRequest, code wire.Code) {
 	c.s.metrics.count(protoZooKeeper, zkOpName(r), fsm.CodeMalformed)
 	if code == wire.Unimplemented {
 		c.out.raw(wire.AppendUnknown(nil, r.Xid))
-		c.end(malformed("%s does not exist", r.Header.Type))
+		c.end(malformed("%s does not exist", r.Type))
 		return
 	}
 	h := wire.ReplyHeader{Xid: r.Xid, Zxid: c.s.hub.firedZxid(), Err: code}
 	if code == wire.AuthFailed {
 		h.Zxid = 0
 	}
-	c.out.reply(h, r.Header.Type, nil)
+	c.out.reply(h, r.Type, nil)
 }
 
 // executeRead queues the reply and what watches ask for, all under the machine's
@@ -53,7 +54,7 @@ func (c *zkConn) refuse(r *zkRequest, code wire.Code) {
 func (c *zkConn) executeRead(r *zkRequest, v *fsm.View, caller *znode.Caller) error {
 	var p wire.Reply
 	code, err := wire.OK, error(nil)
-	switch r.Header.Type {
+	switch r.Type {
 	case wire.SetWatches, wire.SetWatches2:
 		if err = c.setWatches(r, v); err != nil {
 			c.end(err)
@@ -63,17 +64,17 @@ func (c *zkConn) executeRead(r *zkRequest, v *fsm.View, caller *znode.Caller) er
 	case wire.MultiRead:
 		p.Results, err = zkReadAll(r, v, caller, c.out.maxBytes)
 	default:
-		err = zkLook(&r.Request.Op, &p, v, caller)
+		err = zkLook(&r.Op, &p, v, caller)
 		if r.Watch {
-			if werr := c.watchRead(&r.Request.Op, err); werr != nil {
+			if werr := c.watchRead(&r.Op, err); werr != nil {
 				err = werr
 			}
 		}
 	}
 	if err != nil {
-		code = zkReadCode(r.Header.Type, err)
+		code = zkReadCode(r.Type, err)
 	}
-	c.out.reply(wire.ReplyHeader{Xid: r.Xid, Zxid: v.Zxid, Err: code}, r.Header.Type, &p)
+	c.out.reply(wire.ReplyHeader{Xid: r.Xid, Zxid: v.Zxid, Err: code}, r.Type, &p)
 	return err
 }
 
@@ -104,6 +105,7 @@ func zkLook(op *wire.Op, p *wire.Reply, v *fsm.View, caller *znode.Caller) (err 
 		p.Clients = clientInfo(caller.Identities)
 	case wire.Reconfig:
 		return zkReconfig(v, caller)
+	default: // no read of one node
 	}
 	return err
 }

@@ -56,7 +56,7 @@ func (c *zkConn) refusedReadOnly(r *zkRequest) bool {
 	if !c.readOnly.Load() || r.refusal != wire.OK {
 		return false
 	}
-	switch r.Header.Type {
+	switch r.Type {
 	case wire.Auth, wire.CloseSession:
 		return false
 	default:

@@ -13,7 +13,7 @@ func (c *zkConn) changeWatch(r *zkRequest) wire.Code {
 	h := c.s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r.Header.Type == wire.AddWatch {
+	if r.Type == wire.AddWatch {
 		kind, ok := zkLasting(r.Mode)
 		if !ok {
 			return wire.MarshallingError
@@ -28,7 +28,7 @@ func (c *zkConn) changeWatch(r *zkRequest) wire.Code {
 		return wire.MarshallingError
 	}
 	found := false
-	if r.Header.Type == wire.RemoveWatches {
+	if r.Type == wire.RemoveWatches {
 		found = h.watches.RemovePath(c.sub, r.Path, kinds...)
 	} else {
 		found = h.watches.Has(c.sub, r.Path, kinds...)

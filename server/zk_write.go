@@ -16,8 +16,8 @@ import (
 // write gives a request its number and offers it to the cluster. p.mu is held.
 func (p *zkPipeline) write(r *zkRequest) {
 	cmd := fsm.Command{Line: p.c.line, Seq: p.seq}
-	pending := zkPending{seq: p.seq, xid: r.Xid, typ: r.Header.Type, start: r.start}
-	switch r.Header.Type {
+	pending := zkPending{seq: p.seq, xid: r.Xid, typ: r.Type, start: r.start}
+	switch r.Type {
 	case wire.CloseSession:
 		cmd.Kind, pending.op = fsm.CmdClose, opClose
 		p.closed = true // what stands behind it is dropped
@@ -54,9 +54,9 @@ func (p *zkPipeline) identities(r *zkRequest) ([]session.Identity, error) {
 // multi's operations. Whatever ZooKeeper looks at in the order of its checks is left
 // to the tree.
 func (r *zkRequest) toWrite() (*fsm.Write, []wire.Type) {
-	if r.Header.Type != wire.Multi {
+	if r.Type != wire.Multi {
 		w := &fsm.Write{Ops: make([]znode.Op, 1)}
-		toOp(&w.Ops[0], &r.Request.Op)
+		toOp(&w.Ops[0], &r.Op)
 		return w, nil
 	}
 	w := &fsm.Write{Multi: true, Ops: make([]znode.Op, len(r.Ops))}
@@ -73,7 +73,7 @@ func (r *zkRequest) checkLimits(l *Limits) wire.Code {
 	if len(r.Ops) > l.OpsPerMulti {
 		return wire.BadArguments
 	}
-	code := checkOpLimits(&r.Request.Op, l)
+	code := checkOpLimits(&r.Op, l)
 	for i := range r.Ops {
 		code = cmp.Or(code, checkOpLimits(&r.Ops[i], l))
 	}
@@ -219,7 +219,7 @@ var zkCodes = []struct {
 
 // zkOpName names a request for metrics.
 func zkOpName(r *zkRequest) opName {
-	switch r.Header.Type {
+	switch r.Type {
 	case wire.Create, wire.Create2, wire.CreateContainer, wire.CreateTTL:
 		return opCreate
 	case wire.Delete:

@@ -31,21 +31,42 @@ var recordedRequests = []struct {
 	header      wire.Header
 	request     wire.Request
 }{
-	{"create", "00000001 00000001 00000002 2f77 00000002 6869 00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000000",
-		wire.Header{Xid: 1, Type: wire.Create}, wire.Request{Op: wire.Op{Path: "/w", Data: []byte("hi"), ACL: anyone}}},
-	{"exists", "00000002 00000003 00000004 2f772f78 01",
-		wire.Header{Xid: 2, Type: wire.Exists}, wire.Request{Op: wire.Op{Path: "/w/x", Watch: true}}},
-	{"setData", "00000004 00000005 00000002 2f77 00000001 76 00000000",
-		wire.Header{Xid: 4, Type: wire.SetData}, wire.Request{Op: wire.Op{Path: "/w", Data: []byte("v")}}},
+	{
+		"create", "00000001 00000001 00000002 2f77 00000002 6869 00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000000",
+		wire.Header{Xid: 1, Type: wire.Create},
+		wire.Request{Op: wire.Op{Path: "/w", Data: []byte("hi"), ACL: anyone}},
+	},
+	{
+		"exists", "00000002 00000003 00000004 2f772f78 01",
+		wire.Header{Xid: 2, Type: wire.Exists},
+		wire.Request{Op: wire.Op{Path: "/w/x", Watch: true}},
+	},
+	{
+		"setData", "00000004 00000005 00000002 2f77 00000001 76 00000000",
+		wire.Header{Xid: 4, Type: wire.SetData},
+		wire.Request{Op: wire.Op{Path: "/w", Data: []byte("v")}},
+	},
 	{"ping", "fffffffe 0000000b", wire.Header{Xid: wire.XidPing, Type: wire.Ping}, wire.Request{}},
-	{"auth", "fffffffc 00000064 00000000 00000006 646967657374 00000003 753a70",
-		wire.Header{Xid: wire.XidAuth, Type: wire.Auth}, wire.Request{Scheme: "digest", Secret: []byte("u:p")}},
-	{"multi", "00000008 0000000e 0000000d 00 ffffffff 00000002 2f77 00000001 00000002 00 ffffffff 00000008 2f772f6e6f6e6532 ffffffff ffffffff 01 ffffffff",
-		wire.Header{Xid: 8, Type: wire.Multi}, wire.Request{Ops: []wire.Op{{Type: wire.Check, Path: "/w", Version: 1}, {Type: wire.Delete, Path: "/w/none2", Version: -1}}}},
-	{"setWatches", "fffffff8 00000065 00000003000ac3fa 00000001 00000002 2f77 00000000 00000000",
-		wire.Header{Xid: wire.XidSetWatches, Type: wire.SetWatches}, wire.Request{Since: 0x3000ac3fa, Watches: [5][]string{{"/w"}, {}, {}}}},
-	{"addWatch", "0000000a 0000006a 00000002 2f77 00000001",
-		wire.Header{Xid: 10, Type: wire.AddWatch}, wire.Request{Op: wire.Op{Path: "/w"}, Mode: wire.AddPersistentRecursive}},
+	{
+		"auth", "fffffffc 00000064 00000000 00000006 646967657374 00000003 753a70",
+		wire.Header{Xid: wire.XidAuth, Type: wire.Auth},
+		wire.Request{Scheme: "digest", Secret: []byte("u:p")},
+	},
+	{
+		"multi", "00000008 0000000e 0000000d 00 ffffffff 00000002 2f77 00000001 00000002 00 ffffffff 00000008 2f772f6e6f6e6532 ffffffff ffffffff 01 ffffffff",
+		wire.Header{Xid: 8, Type: wire.Multi},
+		wire.Request{Ops: []wire.Op{{Type: wire.Check, Path: "/w", Version: 1}, {Type: wire.Delete, Path: "/w/none2", Version: -1}}},
+	},
+	{
+		"setWatches", "fffffff8 00000065 00000003000ac3fa 00000001 00000002 2f77 00000000 00000000",
+		wire.Header{Xid: wire.XidSetWatches, Type: wire.SetWatches},
+		wire.Request{Since: 0x3000ac3fa, Watches: [5][]string{{"/w"}, {}, {}}},
+	},
+	{
+		"addWatch", "0000000a 0000006a 00000002 2f77 00000001",
+		wire.Header{Xid: 10, Type: wire.AddWatch},
+		wire.Request{Op: wire.Op{Path: "/w"}, Mode: wire.AddPersistentRecursive},
+	},
 	{"closeSession", "0000000f fffffff5", wire.Header{Xid: 15, Type: wire.CloseSession}, wire.Request{}},
 }
 
@@ -104,10 +125,18 @@ func TestRepliesAreThoseOfZooKeeper(t *testing.T) {
 		{"create", "00000001 00000003000ac3f5 00000000 00000002 2f77", wire.ReplyHeader{Xid: 1, Zxid: 0x3000ac3f5}, wire.Create, wire.Reply{Path: "/w"}},
 		{"exists, no node", "00000002 00000003000ac3f5 ffffff9b", wire.ReplyHeader{Xid: 2, Zxid: 0x3000ac3f5, Err: wire.NoNode}, wire.Ping, wire.Reply{}},
 		{"setData", "00000004 00000003000ac3f6 00000000" + statBytes, wire.ReplyHeader{Xid: 4, Zxid: 0x3000ac3f6}, wire.SetData, wire.Reply{Stat: stat}},
-		{"multi that failed", "00000008 00000003000ac3f9 00000000 ffffffff 00 00000000 00000000 ffffffff 00 ffffff9b ffffff9b ffffffff 01 ffffffff",
-			wire.ReplyHeader{Xid: 8, Zxid: 0x3000ac3f9}, wire.Multi, wire.Reply{Results: []wire.Result{{}, {Err: wire.NoNode}}}},
-		{"multi", "00000009 00000003000ac3fa 00000000 00000001 00 00000000 00000004 2f772f6d 00000002 00 00000000 ffffffff 01 ffffffff",
-			wire.ReplyHeader{Xid: 9, Zxid: 0x3000ac3fa}, wire.Multi, wire.Reply{Results: []wire.Result{{Type: wire.Create, Reply: wire.Reply{Path: "/w/m"}}, {Type: wire.Delete}}}},
+		{
+			"multi that failed", "00000008 00000003000ac3f9 00000000 ffffffff 00 00000000 00000000 ffffffff 00 ffffff9b ffffff9b ffffffff 01 ffffffff",
+			wire.ReplyHeader{Xid: 8, Zxid: 0x3000ac3f9},
+			wire.Multi,
+			wire.Reply{Results: []wire.Result{{}, {Err: wire.NoNode}}},
+		},
+		{
+			"multi", "00000009 00000003000ac3fa 00000000 00000001 00 00000000 00000004 2f772f6d 00000002 00 00000000 ffffffff 01 ffffffff",
+			wire.ReplyHeader{Xid: 9, Zxid: 0x3000ac3fa},
+			wire.Multi,
+			wire.Reply{Results: []wire.Result{{Type: wire.Create, Reply: wire.Reply{Path: "/w/m"}}, {Type: wire.Delete}}},
+		},
 		{"addWatch", "0000000a 00000003000ac3fa 00000000 00000000", wire.ReplyHeader{Xid: 10, Zxid: 0x3000ac3fa}, wire.AddWatch, wire.Reply{}},
 	} {
 		frame := unhex(t, c.bytes)
@@ -168,8 +197,10 @@ func TestNullAndEmptyDiffer(t *testing.T) {
 		name, acl string
 		null      bool
 	}{
-		{"null list", "ffffffff", true}, {"empty list", "00000000", false},
-		{"null scheme", "00000001 0000001f ffffffff 00000000", true}, {"null id", "00000001 0000001f 00000000 ffffffff", true},
+		{"null list", "ffffffff", true},
+		{"empty list", "00000000", false},
+		{"null scheme", "00000001 0000001f ffffffff 00000000", true},
+		{"null id", "00000001 0000001f 00000000 ffffffff", true},
 	} {
 		var q wire.Request
 		if err := q.Decode(wire.SetACL, unhex(t, "00000001 2f"+c.acl+"ffffffff")); err != nil || q.ACLNull != c.null || q.Version != -1 {
@@ -282,6 +313,7 @@ func allRequests() (all []wire.Request) {
 			q.Watch = true
 		case wire.AddWatch, wire.RemoveWatches, wire.CheckWatches:
 			q.Mode = 1
+		default:
 		}
 		all = append(all, q)
 	}
@@ -297,8 +329,14 @@ func allReplies() map[wire.Type]wire.Reply {
 		wire.GetChildren: {Names: []string{"a", "b"}}, wire.GetEphemerals: {Names: []string{}}, wire.GetChildren2: {Names: []string{"ä"}, Stat: stat},
 		wire.GetAllChildrenNumber: {Number: 3}, wire.AddWatch: {}, wire.SASL: {Data: []byte("token")},
 		wire.WhoAmI: {Clients: []wire.ClientInfo{{Scheme: "ip", User: "127.0.0.1"}, {Scheme: "digest", User: "u"}}},
-		wire.Multi: {Results: []wire.Result{{Type: wire.Create2, Reply: wire.Reply{Path: "/a", Stat: stat}}, {Type: wire.SetData, Reply: wire.Reply{Stat: stat}},
-			{Type: wire.Check}, {Err: wire.NoNode}, {}, {Err: wire.RuntimeInconsistency}}},
+		wire.Multi: {Results: []wire.Result{
+			{Type: wire.Create2, Reply: wire.Reply{Path: "/a", Stat: stat}},
+			{Type: wire.SetData, Reply: wire.Reply{Stat: stat}},
+			{Type: wire.Check},
+			{Err: wire.NoNode},
+			{},
+			{Err: wire.RuntimeInconsistency},
+		}},
 		wire.MultiRead: {Results: []wire.Result{{Type: wire.GetData, Reply: wire.Reply{Data: []byte("x"), Stat: stat}}, {Type: wire.GetChildren, Reply: wire.Reply{Names: []string{"a"}}}}},
 		wire.Delete:    {}, wire.Ping: {}, wire.Auth: {}, wire.SetWatches: {}, wire.CloseSession: {},
 	}
