@@ -349,7 +349,6 @@ func (c *zkConn) answerPing(h wire.Header) bool {
 	if !c.out.ping(wire.ReplyHeader{Xid: h.Xid, Zxid: c.s.hub.firedZxid()}) {
 		return false
 	}
-	c.sent.Add(1)
-	c.s.words.stats.sent.Add(1)
+	c.countSent()
 	return true
 }

@@ -195,9 +195,14 @@ func (c *zkConn) count(op opName, err error, start int64) {
 	m.count(protoZooKeeper, op, fsm.CodeOf(err))
 	took := c.s.clock.since(start)
 	m.by[protoZooKeeper].durations[op].observe(took)
+	c.countSent()
+	c.s.words.stats.observe(took)
+}
+
+// countSent counts a reply for the words.
+func (c *zkConn) countSent() {
 	c.sent.Add(1)
 	c.s.words.stats.sent.Add(1)
-	c.s.words.stats.observe(took)
 }
 
 // context is done when the connection is, or the server stops.

@@ -36,6 +36,7 @@ func (c *zkConn) answerRead(r *zkRequest, caller *znode.Caller) {
 // refuse answers with a code. What does not exist is the end of the connection.
 func (c *zkConn) refuse(r *zkRequest, code wire.Code) {
 	c.s.metrics.count(protoZooKeeper, zkOpName(r), fsm.CodeMalformed)
+	c.countSent()
 	if code == wire.Unimplemented {
 		c.out.raw(wire.AppendUnknown(nil, r.Xid))
 		c.end(malformed("%s does not exist", r.Type))
