@@ -303,6 +303,7 @@ func TestSessionMovesWhileItsOldServerStandsStill(t *testing.T) {
 			return err
 		})
 		old.signal(syscall.SIGSTOP)
+		time.Sleep(50 * time.Millisecond) // until it stands still
 		if _, err := a.send(zkCreate(dir+"/ghost", "", 0), zkSet(dir, "ghost", -1), zkRead(wire.Exists, dir, false)); err != nil {
 			t.Fatal(err)
 		}
@@ -316,9 +317,12 @@ func TestSessionMovesWhileItsOldServerStandsStill(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: moving: %v", old.name, err)
 		}
-		if _, err := b.one(zkSet(dir+"/mine", "moved", 0)); err != nil {
-			t.Fatal(err)
+		// What the old server had taken before it stood still came before the move.
+		rs, err := b.call(zkPatient, zkSyncRoot, zkRead(wire.Exists, dir+"/ghost", false), zkRead(wire.GetData, dir, false), zkSet(dir+"/mine", "moved", 0))
+		if err != nil || rs[3].Err != wire.OK {
+			t.Fatal(rs, err)
 		}
+		before, data := rs[1].Err, string(rs[2].Data)
 		old.signal(syscall.SIGCONT)
 		for deadline := time.Now().Add(2 * timeout); time.Now().Before(deadline); {
 			if _, err := b.call(zkPatient, zkPing); err != nil {
@@ -328,12 +332,15 @@ func TestSessionMovesWhileItsOldServerStandsStill(t *testing.T) {
 			}
 			time.Sleep(timeout / 10)
 		}
-		rs, err := b.call(zkPatient, zkSyncRoot, zkRead(wire.Exists, dir+"/ghost", false), zkRead(wire.GetData, dir, false), zkRead(wire.GetData, dir+"/mine", false))
+		rs, err = b.call(zkPatient, zkSyncRoot, zkRead(wire.Exists, dir+"/ghost", false), zkRead(wire.GetData, dir, false), zkRead(wire.GetData, dir+"/mine", false))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rs[1].Err != wire.NoNode || string(rs[2].Data) != "" {
-			t.Errorf("%s: writes of the former connection were carried out: %s, %q", old.name, rs[1].Err, rs[2].Data)
+		if rs[1].Err != before || string(rs[2].Data) != data {
+			t.Errorf("%s: writes of the former connection were carried out behind the move: %s, %q; before: %s, %q", old.name, rs[1].Err, rs[2].Data, before, data)
+		}
+		if before == wire.OK {
+			t.Logf("%s: the writes came before the move", old.name)
 		}
 		if string(rs[3].Data) != "moved" || rs[3].Stat.EphemeralOwner != a.session {
 			t.Errorf("%s: the ephemeral: %q of %s", old.name, rs[3].Data, rs[3].Stat.EphemeralOwner)
