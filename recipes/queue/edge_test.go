@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/coordtest"
 	"github.com/coordd/coord/fence"
 )
 
@@ -77,5 +78,23 @@ func TestItemIsNamedToResourcesAsInTheCluster(t *testing.T) {
 			t.Errorf("the grant is %+v", g)
 		}
 		must(t, it.Return(t.Context(), 0))
+	})
+}
+
+// TestPutOfAClientWithoutSessionAddsOnce although answers are lost: the write is
+// recognised by its id.
+func TestPutOfAClientWithoutSessionAddsOnce(t *testing.T) {
+	real(t, func(t *testing.T, c *coordtest.Cluster) {
+		cl := c.Dial(client.WithoutSession())
+		q := New(cl, "/q")
+		for range 10 {
+			c.DropReply(cl)
+			if _, err := q.Put(t.Context(), []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := q.Len(t.Context()); n != 10 || err != nil {
+			t.Errorf("%d items, %v", n, err)
+		}
 	})
 }

@@ -78,7 +78,7 @@ func (q *Queue) Put(ctx context.Context, data []byte, opts ...PutOption) (id str
 	}
 	ops = append(ops, client.OpCreate(q.at(itemsFolder)+"/"+itemPrefix(o.priority, id), data, client.WithSequential()))
 	for range maxParents {
-		_, err := q.c.Txn(ctx, ops...)
+		_, err := q.c.Txn(settle.Repeatable(ctx, q.c), ops...)
 		switch {
 		case err == nil, o.keyed && errors.Is(err, client.ErrNodeExists): // it was put before
 			return id, nil

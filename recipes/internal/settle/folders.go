@@ -34,7 +34,7 @@ func folders(ctx context.Context, c *client.Client, path string) error {
 		if i < len(path) && path[i] != '/' {
 			continue
 		}
-		_, err := c.Create(repeatable(ctx, c), path[:i], nil, client.WithContainer())
+		_, err := c.Create(Repeatable(ctx, c), path[:i], nil, client.WithContainer())
 		if err != nil && !errors.Is(err, client.ErrNodeExists) {
 			return err
 		}
@@ -42,9 +42,9 @@ func folders(ctx context.Context, c *client.Client, path string) error {
 	return nil
 }
 
-// repeatable makes a write of a client without a session be sent again when its
+// Repeatable makes one write of a client without a session be sent again when its
 // answer is lost; a session does that anyway.
-func repeatable(ctx context.Context, c *client.Client) context.Context {
+func Repeatable(ctx context.Context, c *client.Client) context.Context {
 	if c.Session().Timeout() > 0 {
 		return ctx
 	}
