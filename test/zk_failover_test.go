@@ -54,7 +54,7 @@ func (z *zkTunnel) round() error {
 // up by one, and a read shows the set before it.
 func (z *zkTunnel) check(kind int, r *zkReply) error {
 	if r.Err != wire.OK {
-		return fmt.Errorf("request %d: %s", r.Xid, r.Err)
+		return fmt.Errorf("request %d: %w", r.Xid, r.Err)
 	}
 	switch kind {
 	case 0, 3:
@@ -277,6 +277,25 @@ func TestPingsAreAnsweredWithoutALeaderUntilTheSessionIsAtRisk(t *testing.T) {
 	t.Logf("closed after %s and %d pings", lasted, answered)
 }
 
+// owner is a client of the server that owns an ephemeral, dir/mine.
+func (p *process) owner(t *testing.T, timeout time.Duration) (a *zkLink, dir string) {
+	t.Helper()
+	tries := 0
+	poll(t, zkPatient, "a session with an ephemeral", func() (err error) {
+		tries++
+		if a, err = zkLinkTo(p.zookeeper(), timeout, nil); err != nil {
+			return err
+		}
+		dir = fmt.Sprintf("/moves-%s-%d", p.name, tries)
+		rs, err := a.call(zkPatient, zkCreate(dir, "", 0), zkCreate(dir+"/mine", "", wire.FlagEphemeral))
+		if err == nil && rs[1].Err != wire.OK {
+			err = fmt.Errorf("create: %w", rs[1].Err)
+		}
+		return err
+	})
+	return a, dir
+}
+
 // TestSessionMovesWhileItsOldServerStandsStill: what the client has sent to the old
 // server is not carried out when that goes on, and the old server neither ends the
 // session nor keeps it.
@@ -287,21 +306,7 @@ func TestSessionMovesWhileItsOldServerStandsStill(t *testing.T) {
 	c := startProcesses(t, 3, "")
 	for _, pick := range []func() *process{c.follower, c.leader} {
 		old := pick()
-		var a *zkLink
-		var dir string
-		tries := 0
-		poll(t, zkPatient, "a session with an ephemeral", func() (err error) {
-			tries++
-			if a, err = zkLinkTo(old.zookeeper(), timeout, nil); err != nil {
-				return err
-			}
-			dir = fmt.Sprintf("/moves-%s-%d", old.name, tries)
-			rs, err := a.call(zkPatient, zkCreate(dir, "", 0), zkCreate(dir+"/mine", "", wire.FlagEphemeral))
-			if err == nil && rs[1].Err != wire.OK {
-				err = fmt.Errorf("create: %s", rs[1].Err)
-			}
-			return err
-		})
+		a, dir := old.owner(t, timeout)
 		old.signal(syscall.SIGSTOP)
 		time.Sleep(50 * time.Millisecond) // until it stands still
 		if _, err := a.send(zkCreate(dir+"/ghost", "", 0), zkSet(dir, "ghost", -1), zkRead(wire.Exists, dir, false)); err != nil {

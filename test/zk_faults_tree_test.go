@@ -59,7 +59,7 @@ func TestUnusedContainerOfAZooKeeperClientGoes(t *testing.T) {
 	l = l.resume(c.Server(0).Addrs().ZooKeeper.String())
 	poll(t, zkPatient, "the unused container goes", func() error {
 		if r := l.call(zkRead(wire.Exists, "/unused", false)); r.Err != wire.NoNode {
-			return fmt.Errorf("exists: %s", r.Err)
+			return fmt.Errorf("exists: %w", r.Err)
 		}
 		return nil
 	})
@@ -208,7 +208,8 @@ func TestEveryKindOfWriteOfZooKeepersClientsWorksAtEveryServer(t *testing.T) {
 		for _, q := range []wire.Request{
 			zkCreate(dir+"/a", "1", 0), zkCreate2(dir+"/b", "", wire.FlagEphemeral), zkTyped(wire.CreateContainer, dir+"/c", 4, 0),
 			zkTyped(wire.CreateTTL, dir+"/d", 5, time.Hour), zkCreate(dir+"/s-", "", wire.FlagSequential), zkSet(dir+"/a", "2", 0),
-			{Op: wire.Op{Type: wire.SetACL, Path: dir + "/a", ACL: openACL, Version: 0}}, zkDelete(dir+"/d", 0),
+			{Op: wire.Op{Type: wire.SetACL, Path: dir + "/a", ACL: openACL, Version: 0}},
+			zkDelete(dir+"/d", 0),
 			zkMulti(zkCreate(dir+"/m", "", 0).Op, zkSet(dir+"/a", "3", 1).Op, wire.Op{Type: wire.Check, Path: dir + "/a", Version: 2}),
 		} {
 			l.must(q)

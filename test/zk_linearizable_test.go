@@ -100,7 +100,7 @@ func (w *zkWorker) call(in registerInput) (registerOutput, error) {
 			return registerOutput{}, err
 		}
 		if rs[0].Err != wire.OK || rs[1].Err != wire.OK {
-			return registerOutput{}, fmt.Errorf("%w: sync %s, get %s", errWrong, rs[0].Err, rs[1].Err)
+			return registerOutput{}, fmt.Errorf("%w: sync %w, get %w", errWrong, rs[0].Err, rs[1].Err)
 		}
 		return registerOutput{value: string(rs[1].Data), version: rs[1].Stat.Version}, nil
 	}
@@ -115,7 +115,7 @@ func (w *zkWorker) call(in registerInput) (registerOutput, error) {
 	case rs[0].Err == wire.BadVersion && in.op == "cas":
 		return registerOutput{refused: true}, nil
 	case rs[0].Err != wire.OK:
-		return registerOutput{}, fmt.Errorf("%w: set %s", errWrong, rs[0].Err)
+		return registerOutput{}, fmt.Errorf("%w: set %w", errWrong, rs[0].Err)
 	}
 	return registerOutput{version: rs[0].Stat.Version}, nil
 }
@@ -127,7 +127,7 @@ func (w *zkWorker) plain(key string) error {
 		return err
 	}
 	if v := rs[0].Stat.Version; rs[0].Err != wire.OK || v < w.seen[key] {
-		return fmt.Errorf("%w: a read of %s goes back from version %d to %d (%s)", errWrong, key, w.seen[key], v, rs[0].Err)
+		return fmt.Errorf("%w: a read of %s goes back from version %d to %d (%w)", errWrong, key, w.seen[key], v, rs[0].Err)
 	}
 	w.seen[key] = rs[0].Stat.Version
 	return nil

@@ -120,10 +120,9 @@ func (l *zkLink) send(qs ...wire.Request) (first int32, err error) {
 	for i := range qs {
 		l.xid++
 		xid := l.xid
-		switch qs[i].Type {
-		case wire.Ping:
+		if t := qs[i].Type; t == wire.Ping {
 			xid = wire.XidPing
-		case wire.SetWatches, wire.SetWatches2:
+		} else if t == wire.SetWatches || t == wire.SetWatches2 {
 			xid = wire.XidSetWatches
 		}
 		frames = append(frames, qs[i].Append(wire.Header{Xid: xid, Type: qs[i].Type}.Append(nil)))
@@ -162,7 +161,7 @@ func (l *zkLink) next(t wire.Type, patience time.Duration) (zkReply, error) {
 		}
 		r := zkReply{ReplyHeader: h, record: record}
 		if h.Err == wire.OK {
-			if err := r.Reply.Decode(t, record); err != nil {
+			if err := r.Decode(t, record); err != nil {
 				return r, fmt.Errorf("reply to %s: %w", t, err)
 			}
 		}
@@ -202,7 +201,7 @@ func (l *zkLink) one(q wire.Request) (zkReply, error) {
 		return zkReply{}, err
 	}
 	if rs[0].Err != wire.OK {
-		return rs[0], fmt.Errorf("%s %s: %s", q.Type, q.Path, rs[0].Err)
+		return rs[0], fmt.Errorf("%s %s: %w", q.Type, q.Path, rs[0].Err)
 	}
 	return rs[0], nil
 }

@@ -64,7 +64,7 @@ func (r *zkRider) look(path string) error {
 	case rs[0].Err == wire.NoNode:
 		r.seen[path] = -1
 	case rs[0].Err != wire.OK:
-		return fmt.Errorf("exists %s: %s", path, rs[0].Err)
+		return fmt.Errorf("exists %s: %w", path, rs[0].Err)
 	default:
 		r.seen[path] = version
 	}
@@ -77,7 +77,7 @@ func (r *zkRider) list(path string) error {
 		return err
 	}
 	if rs[0].Err != wire.OK {
-		return fmt.Errorf("children of %s: %s", path, rs[0].Err)
+		return fmt.Errorf("children of %s: %w", path, rs[0].Err)
 	}
 	r.children[path] = rs[0].Stat.Pzxid
 	return nil
@@ -95,7 +95,7 @@ func (r *zkRider) alive() error {
 		return err
 	}
 	if rs[0].Err != wire.OK || rs[0].Stat.EphemeralOwner != r.l.session {
-		return fmt.Errorf("%s: %s, of %s", r.mine, rs[0].Err, rs[0].Stat.EphemeralOwner)
+		return fmt.Errorf("%s: %w, of %s", r.mine, rs[0].Err, rs[0].Stat.EphemeralOwner)
 	}
 	return nil
 }
@@ -253,14 +253,9 @@ func TestRidersThroughKillsMissNothing(t *testing.T) {
 			}
 		})
 	}
-	dead, err := zkLinkTo(c.nodes[1].zookeeper(), zkRiderTimeout, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := dead.one(zkCreate("/dead", "", wire.FlagEphemeral)); err != nil {
-		t.Fatal(err)
-	}
-	deadSince := time.Now()
+	dead := zkDial(t, c.nodes[1].zookeeper())
+	dead.hello(&wire.ConnectRequest{Timeout: zkRiderTimeout})
+	dead.must(zkCreate("/dead", "", wire.FlagEphemeral))
 	// The writer's own server is not killed: what it writes has a known outcome.
 	link, err := zkLinkTo(c.nodes[2].zookeeper(), 20*time.Second, nil)
 	if err != nil {
@@ -281,17 +276,7 @@ func TestRidersThroughKillsMissNothing(t *testing.T) {
 	}
 	close(stop)
 	writer.Wait()
-	pzxids := map[string]zxid.ID{}
-	for _, f := range h.folders {
-		r, err := link.one(zkRead(wire.Exists, f, false))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pzxids[f] = r.Stat.Pzxid
-	}
-	for i, r := range all {
-		poll(t, 20*time.Second, fmt.Sprintf("rider %d knows the end of the history", i), func() error { return h.check(r, pzxids) })
-	}
+	h.checkAll(t, link, all)
 	close(done)
 	wg.Wait()
 	moves := 0
@@ -306,13 +291,35 @@ func TestRidersThroughKillsMissNothing(t *testing.T) {
 		t.Errorf("%d moves and %d changes show little", moves, h.n)
 	}
 	t.Logf("%d changes, %d moves", h.n, moves)
-	poll(t, zkRiderTimeout+expirySlack-time.Since(deadSince)+10*time.Second, "the end of the session of a client that is gone", func() error {
+	c.waitGone(t, "/dead", zkRiderTimeout+expirySlack)
+}
+
+// checkAll waits until every rider knows the end of the history.
+func (h *zkChanges) checkAll(t *testing.T, link *zkLink, all []*zkRider) {
+	t.Helper()
+	pzxids := map[string]zxid.ID{}
+	for _, f := range h.folders {
+		r, err := link.one(zkRead(wire.Exists, f, false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pzxids[f] = r.Stat.Pzxid
+	}
+	for i, r := range all {
+		poll(t, 20*time.Second, fmt.Sprintf("rider %d knows the end of the history", i), func() error { return h.check(r, pzxids) })
+	}
+}
+
+// waitGone waits until an ephemeral has gone with its session.
+func (c *processes) waitGone(t *testing.T, path string, limit time.Duration) {
+	t.Helper()
+	poll(t, limit, "the end of the session of a client that is gone", func() error {
 		l, err := zkLinkAny(c.zkAddresses(), 0, 10*time.Second, nil)
 		if err != nil {
 			return err
 		}
 		defer l.net.Close()
-		rs, err := l.call(zkPatient, zkSyncRoot, zkRead(wire.Exists, "/dead", false))
+		rs, err := l.call(zkPatient, zkSyncRoot, zkRead(wire.Exists, path, false))
 		if err == nil && rs[1].Err != wire.NoNode {
 			err = errors.New("its ephemeral is there")
 		}

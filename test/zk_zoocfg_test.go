@@ -198,20 +198,7 @@ func TestEnsembleRunsFromItsZooCfgs(t *testing.T) {
 	c.wants(wire.NoAuth, zkSet("/locked", "x", -1))
 	c.auth("digest", zkSuper)
 	c.must(zkSet("/locked", "x", -1))
-	for i, s := range servers {
-		if got := zkWord(t, s.host(), "conf"); !strings.Contains(got, fmt.Sprintf("serverId=%d\n", i+1)) || !strings.Contains(got, fmt.Sprintf("clientPort=%d\n", s.port)) {
-			t.Errorf("conf of server %d: %s", i+1, got)
-		}
-	}
-	poll(t, 10*time.Second, "/zookeeper/config", func() error {
-		config := string(c.must(zkRead(wire.GetData, "/zookeeper/config", false)).Data)
-		for i, s := range servers {
-			if !strings.Contains(config, fmt.Sprintf("server.%d=127.0.0.1:%d:", i+1, base+10*i+1)) || !strings.Contains(config, fmt.Sprintf(";127.0.0.1:%d", s.port)) {
-				return fmt.Errorf("server %d is not told of: %s", i+1, config)
-			}
-		}
-		return nil
-	})
+	checkZooServers(t, c, servers)
 	for _, s := range servers {
 		s.signal(syscall.SIGTERM)
 	}
@@ -232,6 +219,25 @@ func TestEnsembleRunsFromItsZooCfgs(t *testing.T) {
 			t.Errorf("the log says nothing of %q:\n%s", want, tail(log, 2000))
 		}
 	}
+}
+
+// checkZooServers checks what servers say of themselves and of each other.
+func checkZooServers(t *testing.T, c *zkConn, servers []*zooServer) {
+	t.Helper()
+	for i, s := range servers {
+		if got := zkWord(t, s.host(), "conf"); !strings.Contains(got, fmt.Sprintf("serverId=%d\n", i+1)) || !strings.Contains(got, fmt.Sprintf("clientPort=%d\n", s.port)) {
+			t.Errorf("conf of server %d: %s", i+1, got)
+		}
+	}
+	poll(t, 10*time.Second, "/zookeeper/config", func() error {
+		config := string(c.must(zkRead(wire.GetData, "/zookeeper/config", false)).Data)
+		for i, s := range servers {
+			if !strings.Contains(config, fmt.Sprintf("server.%d=127.0.0.1:%d:", i+1, s.port+1)) || !strings.Contains(config, fmt.Sprintf(";127.0.0.1:%d", s.port)) {
+				return fmt.Errorf("server %d is not told of: %s", i+1, config)
+			}
+		}
+		return nil
+	})
 }
 
 // TestServerByItselfTakesAZooKeepersPlace, with its own data left as it is: the

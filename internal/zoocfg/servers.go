@@ -170,7 +170,7 @@ func parseServer(e Entry) (listed, error) {
 	if len(ports) < 2 || len(ports) > 3 || host == "" {
 		return s, fmt.Errorf("want host:port:port, have %q", first)
 	}
-	if s.host, s.port, err = host, 0, nil; len(ports) == 3 && !strings.EqualFold(ports[2], "participant") {
+	if s.host = host; len(ports) == 3 && !strings.EqualFold(ports[2], "participant") {
 		return s, fmt.Errorf("%s: servers that do not vote cannot be listed yet", ports[2])
 	}
 	for _, p := range ports[:2] {

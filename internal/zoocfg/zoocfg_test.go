@@ -133,11 +133,14 @@ func TestTLSOfPEMFiles(t *testing.T) {
 	}
 	for text, want := range map[string]map[string]string{
 		"dataDir=/d\nsecureClientPort=2281\n" + pems: with(map[string]string{
-			"listen.zookeeper": ":2281", "listen.zookeeper_tls": "-", "zookeeper.plaintext": "-", "tls.clients": "require", "listen.grpc": ":12281"}),
+			"listen.zookeeper": ":2281", "listen.zookeeper_tls": "-", "zookeeper.plaintext": "-", "tls.clients": "require", "listen.grpc": ":12281",
+		}),
 		base + "secureClientPort=2281\nssl.clientAuth=want\n" + pems: with(map[string]string{
-			"listen.zookeeper": ":2181", "listen.zookeeper_tls": ":2281", "zookeeper.plaintext": "true", "tls.clients": "verify-if-given"}),
+			"listen.zookeeper": ":2181", "listen.zookeeper_tls": ":2281", "zookeeper.plaintext": "true", "tls.clients": "verify-if-given",
+		}),
 		base + "secureClientPort=2281\nsecureClientPortAddress=10.0.0.1\nssl.clientAuth=none\n" + pems: with(map[string]string{
-			"listen.zookeeper_tls": "10.0.0.1:2281", "tls.clients": "none"}),
+			"listen.zookeeper_tls": "10.0.0.1:2281", "tls.clients": "none",
+		}),
 		base + "client.portUnification=true\n" + pems:                                                                                        with(map[string]string{"zookeeper.plaintext": "true", "listen.zookeeper_tls": "-"}),
 		base + "sslQuorum=true\nssl.quorum.keyStore.location=/k.pem\nssl.quorum.trustStore.location=/ca.pem\n":                               with(map[string]string{"zookeeper.plaintext": "true"}),
 		base + "secureClientPort=1\nssl.keyStore.location=/k\nssl.keyStore.type=PEM\nssl.trustStore.location=/ca\nssl.trustStore.type=pem\n": {"tls.cert": "/k", "tls.ca": "/ca"},
