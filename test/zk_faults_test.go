@@ -82,6 +82,19 @@ func TestTimeWithoutQuorumEndsNoSessionOfZooKeepersClients(t *testing.T) {
 	allAlive(t, all, "after a time without quorum")
 }
 
+// highestTerm is the newest Raft term that any server knows.
+func highestTerm(t testing.TB, c *processes) (term uint64) {
+	t.Helper()
+	for _, p := range c.nodes {
+		st, err := p.status()
+		if err != nil {
+			t.Fatal(err)
+		}
+		term = max(term, st.GetTerm())
+	}
+	return term
+}
+
 // consul#1172: sessions lived up to twice their timeout. ClickHouse#116690: a client
 // that came back with an expired session was given a new one without a word.
 func TestSessionsOfZooKeepersClientsEndOnTimeAndAreToldSo(t *testing.T) {
@@ -89,6 +102,7 @@ func TestSessionsOfZooKeepersClientsEndOnTimeAndAreToldSo(t *testing.T) {
 	skipIfShort(t)
 	const slack = 1800 * time.Millisecond
 	c := startProcesses(t, 3, "")
+	before := highestTerm(t, c)
 	var wg sync.WaitGroup
 	for i, timeout := range []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second} {
 		dead, err := zkLinkTo(c.nodes[i].zookeeper(), timeout, nil)
@@ -122,8 +136,11 @@ func TestSessionsOfZooKeepersClientsEndOnTimeAndAreToldSo(t *testing.T) {
 			}
 			lived := time.Since(heard)
 			t.Logf("timeout %s: ended after %s", timeout, lived)
-			if lived < timeout || lived > timeout+slack {
-				t.Errorf("a session with a timeout of %s ended after %s", timeout, lived)
+			// A busy machine elects now and then: docs/guarantees.md says what each
+			// change of leaders may add.
+			elections := time.Duration(highestTerm(t, c) - before)
+			if most := timeout + slack + elections*(timeout*2/5+time.Second); lived < timeout || lived > most {
+				t.Errorf("a session with a timeout of %s ended after %s, at most %s with %d elections", timeout, lived, most, elections)
 			}
 			for _, host := range c.zkAddresses() {
 				if _, err := zkLinkTo(host, timeout, dead); !errors.Is(err, errZKExpired) {
