@@ -286,7 +286,7 @@ func (i *importer) arrived(path string, want int) int {
 	poll(i.t, 30*time.Second, "a part of the copy", func() error {
 		r := c.call(wire.Request{Op: wire.Op{Type: wire.GetAllChildrenNumber, Path: path}})
 		if count = int(r.Number); r.Err != wire.OK || count < want {
-			return fmt.Errorf("%d znodes, %s", count, r.Err)
+			return fmt.Errorf("%d znodes, %w", count, r.Err)
 		}
 		return nil
 	})

@@ -147,7 +147,7 @@ func zkReaped(t *testing.T, host, _ string) {
 	poll(t, 60*time.Second, "what is empty and old is gone", func() error {
 		for _, p := range []string{dir + "/used", dir + "/ttl"} {
 			if r := c.call(zkRead(wire.Exists, p, false)); r.Err != wire.NoNode {
-				return fmt.Errorf("%s: %s", p, r.Err)
+				return fmt.Errorf("%s: %w", p, r.Err)
 			}
 		}
 		return nil

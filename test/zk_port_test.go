@@ -159,8 +159,10 @@ func zkWords(t *testing.T, host, _ string) {
 	for word, parts := range map[string][]string{
 		"ruok": {"^imok$"}, "isro": {"^rw$"},
 		// go-zookeeper takes this form and no other.
-		"srvr": {`^Zookeeper version: [A-Za-z0-9.\-]+, built on \d\d/\d\d/\d\d\d\d \d\d:\d\d [A-Z]+\n`, `Latency min/avg/max: \d+/\d+\.\d+/\d+\n`,
-			`Received: \d+\nSent: \d+\nConnections: \d+\nOutstanding: \d+\nZxid: 0x[0-9a-f]+\nMode: (leader|follower)\nNode count: \d+\n$`},
+		"srvr": {
+			`^Zookeeper version: [A-Za-z0-9.\-]+, built on \d\d/\d\d/\d\d\d\d \d\d:\d\d [A-Z]+\n`, `Latency min/avg/max: \d+/\d+\.\d+/\d+\n`,
+			`Received: \d+\nSent: \d+\nConnections: \d+\nOutstanding: \d+\nZxid: 0x[0-9a-f]+\nMode: (leader|follower)\nNode count: \d+\n$`,
+		},
 		"stat": {`Clients:\n( /127.0.0.1:\d+\[1\]\(queued=\d+,recved=\d+,sent=\d+\)\n)+\n`},
 		"mntr": {`zk_version\t3\.`, `zk_server_state\t(leader|follower)\n`, `zk_znode_count\t\d+\n`, `zk_outstanding_requests\t\d+\n`, `zk_avg_latency\t\d+\.\d+\n`},
 		"conf": {`^clientPort=\d+\n`, `serverId=[123]\n`, `minSessionTimeout=2000\nmaxSessionTimeout=300000\n`},

@@ -56,13 +56,20 @@ func zkCreates(t *testing.T, host, _ string) {
 		want wire.Code
 		q    wire.Request
 	}{
-		{wire.BadArguments, zkCreate(dir+"/x", "", 7)}, {wire.BadArguments, zkCreate(dir+"/x", "", -1)},
-		{wire.BadArguments, zkCreate(dir+"/x", "", wire.FlagPersistentTTL)}, {wire.BadArguments, zkTyped(wire.CreateTTL, dir+"/x", 0, time.Hour)},
+		{wire.BadArguments, zkCreate(dir+"/x", "", 7)},
+		{wire.BadArguments, zkCreate(dir+"/x", "", -1)},
+		{wire.BadArguments, zkCreate(dir+"/x", "", wire.FlagPersistentTTL)},
+		{wire.BadArguments, zkTyped(wire.CreateTTL, dir+"/x", 0, time.Hour)},
 		{wire.BadArguments, zkTyped(wire.CreateTTL, dir+"/x", wire.FlagPersistentTTL, 0)},
 		{wire.BadArguments, zkTyped(wire.CreateTTL, dir+"/x", wire.FlagPersistentTTL, znode.MaxTTL+time.Millisecond)},
-		{wire.NoNode, zkCreate(dir+"/none/x", "", 0)}, {wire.NodeExists, zkCreate("/", "", 0)},
-		{wire.BadArguments, zkCreate(dir+"/x\x00y", "", 0)}, {wire.BadArguments, zkCreate("", "", 0)}, {wire.BadArguments, zkCreate("x", "", 0)},
-		{wire.NoNode, zkCreate("a/b", "", 0)}, {wire.NoNode, zkCreate(dir+"//y", "", 0)}, {wire.BadArguments, zkCreate(dir+"/..", "", 0)},
+		{wire.NoNode, zkCreate(dir+"/none/x", "", 0)},
+		{wire.NodeExists, zkCreate("/", "", 0)},
+		{wire.BadArguments, zkCreate(dir+"/x\x00y", "", 0)},
+		{wire.BadArguments, zkCreate("", "", 0)},
+		{wire.BadArguments, zkCreate("x", "", 0)},
+		{wire.NoNode, zkCreate("a/b", "", 0)},
+		{wire.NoNode, zkCreate(dir+"//y", "", 0)},
+		{wire.BadArguments, zkCreate(dir+"/..", "", 0)},
 	} {
 		c.wants(q.want, q.q)
 	}

@@ -67,9 +67,15 @@ func zkWatches(t *testing.T, host, other string) {
 		kind int32
 		want wire.Code
 	}{
-		{wire.CheckWatches, wire.WatchData, wire.OK}, {wire.CheckWatches, wire.WatchChildren, wire.OK}, {wire.CheckWatches, 9, wire.MarshallingError},
-		{wire.RemoveWatches, 0, wire.MarshallingError}, {wire.RemoveWatches, wire.WatchData, wire.OK}, {wire.RemoveWatches, wire.WatchData, wire.NoWatcher},
-		{wire.CheckWatches, wire.WatchData, wire.NoWatcher}, {wire.CheckWatches, wire.WatchAny, wire.OK}, {wire.RemoveWatches, wire.WatchAny, wire.OK},
+		{wire.CheckWatches, wire.WatchData, wire.OK},
+		{wire.CheckWatches, wire.WatchChildren, wire.OK},
+		{wire.CheckWatches, 9, wire.MarshallingError},
+		{wire.RemoveWatches, 0, wire.MarshallingError},
+		{wire.RemoveWatches, wire.WatchData, wire.OK},
+		{wire.RemoveWatches, wire.WatchData, wire.NoWatcher},
+		{wire.CheckWatches, wire.WatchData, wire.NoWatcher},
+		{wire.CheckWatches, wire.WatchAny, wire.OK},
+		{wire.RemoveWatches, wire.WatchAny, wire.OK},
 		{wire.RemoveWatches, wire.WatchAny, wire.NoWatcher},
 	} {
 		c.wants(q.want, wire.Request{Op: wire.Op{Type: q.typ, Path: a}, Mode: q.kind})
@@ -191,8 +197,11 @@ func zkWatchesAgain(t *testing.T, host, other string) {
 	o.must(zkCreate(dir+"/new", "", 0))
 	c = c.resume(other)
 	q := wire.Request{Op: wire.Op{Type: wire.SetWatches2}, Since: since, Watches: [5][]string{
-		{dir + "/same", dir + "/set", dir + "/gone", dir + "/never"}, {dir + "/new", dir + "/not"}, {dir + "/child", dir + "/quiet", dir + "/gone"},
-		{dir + "/same", dir + "/set"}, {dir + "/child"},
+		{dir + "/same", dir + "/set", dir + "/gone", dir + "/never"},
+		{dir + "/new", dir + "/not"},
+		{dir + "/child", dir + "/quiet", dir + "/gone"},
+		{dir + "/same", dir + "/set"},
+		{dir + "/child"},
 	}}
 	c.write(q.Append(wire.Header{Xid: wire.XidSetWatches, Type: wire.SetWatches2}.Append(nil)))
 	if r := c.reply(wire.SetWatches2); r.Xid != wire.XidSetWatches || r.Err != wire.OK || len(r.record) != 0 {

@@ -190,7 +190,7 @@ func (c *zkConn) reply(t wire.Type) zkReply {
 		}
 		r := zkReply{ReplyHeader: h, record: record}
 		if h.Err == wire.OK {
-			if err := r.Reply.Decode(t, record); err != nil {
+			if err := r.Decode(t, record); err != nil {
 				c.t.Fatalf("reply to %s: %v in %x", t, err, record)
 			}
 		} else if len(record) > 0 {

@@ -84,8 +84,15 @@ func TestLockWithSlots(t *testing.T) {
 	}
 	endIt(t, all[1])
 	on(t, "", "lock", "--slots", "3", "/lsem", "true").want(t, exitOK, "", "")
-	for _, args := range [][]string{{"--shared", "--exclusive"}, {"--slots", "2", "--shared"}, {"--slots", "-1"}, {"--slots", "0"}, {"--slots", "1000000"},
-		{"--no-wait", "--wait", "1s"}, {"--lock-delay", "-1s"}} {
+	for _, args := range [][]string{
+		{"--shared", "--exclusive"},
+		{"--slots", "2", "--shared"},
+		{"--slots", "-1"},
+		{"--slots", "0"},
+		{"--slots", "1000000"},
+		{"--no-wait", "--wait", "1s"},
+		{"--lock-delay", "-1s"},
+	} {
 		on(t, "", append(append([]string{"lock"}, args...), "/lsem", "true")...).want(t, exitCannotRun, "", "~coordctl: --")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/coordd/coord/internal/tied"
 )
 
 // findProgram looks the command up before the lock is asked for, with the
@@ -46,9 +48,8 @@ func (h *heldLock) run(ctx context.Context, program string, argv []string) (int,
 	cmd.Args[0] = argv[0]
 	cmd.Env = environment
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = h.stdin, h.stdout, h.stderr
-	cmd.SysProcAttr = childAttributes()
 	if tty != nil {
-		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, tty.fd
+		cmd.SysProcAttr = &syscall.SysProcAttr{Foreground: true, Ctty: tty.fd}
 	}
 	signals := make(chan os.Signal, 16) // more at once are dropped, as the kernel does
 	signal.Notify(signals, append(unlessIgnored(forwarded...), syscall.SIGCHLD)...)
@@ -67,6 +68,17 @@ func (h *heldLock) run(ctx context.Context, program string, argv []string) (int,
 	defer tty.takeBack(cmd.Process.Pid)
 	c := &lockedChild{heldLock: h, pid: cmd.Process.Pid, argv0: argv[0], environment: environment, exited: exited, tty: tty}
 	return c.wait(signals), nil
+}
+
+// startTied starts cmd so that it ends with us, however that happens. The channel
+// gets the result of its Wait.
+func startTied(cmd *exec.Cmd) (<-chan exit, error) {
+	if err := tied.Start(cmd, syscall.SIGKILL); err != nil {
+		return nil, err
+	}
+	exited := make(chan exit, 1)
+	go func() { exited <- exit{cmd.Wait()} }()
+	return exited, nil
 }
 
 // hold keeps the lock without a command.

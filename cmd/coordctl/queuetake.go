@@ -116,7 +116,6 @@ func (e *env) work(ctx context.Context, it *queue.Item, program string, argv []s
 	cmd := exec.Command(program, argv[1:]...)
 	cmd.Args[0] = argv[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(it.Data), e.stdout, e.stderr
-	cmd.SysProcAttr = childAttributes()
 	cmd.Env = append(os.Environ(), fence.EnvToken+"="+it.Token.String(), "COORD_QUEUE_ID="+it.ID, "COORD_QUEUE_KEY="+it.Key,
 		"COORD_QUEUE_DELIVERIES="+strconv.Itoa(it.Deliveries))
 	signals := make(chan os.Signal, 16) // more at once are dropped, as the kernel does

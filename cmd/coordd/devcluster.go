@@ -24,7 +24,6 @@ import (
 type devCluster struct {
 	dir     string
 	nodes   []*devNode
-	spawn   *spawner
 	log     io.Writer
 	verbose bool
 	tails   sync.WaitGroup
@@ -34,7 +33,7 @@ type devCluster struct {
 
 func newDevCluster(dir string, base int, o devOptions, log io.Writer) (*devCluster, error) {
 	d := &devCluster{
-		dir: dir, spawn: newSpawner(), log: log, verbose: o.verbose,
+		dir: dir, log: log, verbose: o.verbose,
 		stopped: make(chan struct{}), died: make(chan string, 64),
 	}
 	conf := filepath.Join(dir, "coordd.yaml")
@@ -59,7 +58,7 @@ func (d *devCluster) startAll() error {
 	for _, n := range d.nodes {
 		from := logEnd(n.logFile())
 		d.tails.Go(func() { d.tail(n, from) })
-		if err := n.start(d.spawn, d.exited); err != nil {
+		if err := n.start(d.exited); err != nil {
 			return err
 		}
 	}

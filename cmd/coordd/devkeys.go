@@ -96,7 +96,7 @@ func (d *devCluster) press(ctx context.Context, key byte, out io.Writer) error {
 func (d *devCluster) killOrStart(n *devNode, out io.Writer) error {
 	if n.pid() == 0 {
 		fmt.Fprintf(out, "%s is started\n", n.name)
-		return n.start(d.spawn, d.exited)
+		return n.start(d.exited)
 	}
 	fmt.Fprintf(out, "%s is killed (SIGKILL)\n", n.name)
 	n.signal(syscall.SIGKILL, true)

@@ -7,11 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/coordd/coord/internal/tied"
 )
 
 // devNode is one server process of `coordd dev`.
@@ -53,7 +54,7 @@ func (n *devNode) isPaused() bool {
 
 // start runs the server. exited is called once it has ended, with whether it
 // was expected to go on.
-func (n *devNode) start(spawn *spawner, exited func(n *devNode, err error, unexpected bool)) error {
+func (n *devNode) start(exited func(n *devNode, err error, unexpected bool)) error {
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (n *devNode) start(spawn *spawner, exited func(n *devNode, err error, unexp
 	}
 	defer log.Close()
 	cmd.Stderr = log
-	if err := spawn.start(cmd); err != nil {
+	if err := tied.Start(cmd, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)
 	}
 	if err := os.WriteFile(n.pidFile(), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o600); err != nil {
@@ -127,29 +128,4 @@ func (n *devNode) wait(ctx context.Context) bool {
 		}
 	}
 	return true
-}
-
-// spawner starts processes from one operating system thread that lives as
-// long as this process: the signal that a child gets at its parent's death is
-// bound to the thread that made it (prctl(2), PR_SET_PDEATHSIG).
-type spawner struct {
-	requests chan func()
-}
-
-func newSpawner() *spawner {
-	s := &spawner{requests: make(chan func())}
-	go func() {
-		runtime.LockOSThread()
-		for f := range s.requests {
-			f()
-		}
-	}()
-	return s
-}
-
-func (s *spawner) start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = childAttributes()
-	done := make(chan error)
-	s.requests <- func() { done <- cmd.Start() }
-	return <-done
 }

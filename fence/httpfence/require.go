@@ -83,8 +83,10 @@ func refuse(w http.ResponseWriter, err error) {
 	var stale *fence.StaleError
 	switch {
 	case errors.As(err, &stale):
-		writeProblem(w, problem{Type: typeStale, Title: "stale fencing token", Status: http.StatusPreconditionFailed, Detail: err.Error(),
-			Resource: stale.Resource, Lock: stale.Lock, Got: stale.Got.String(), Seen: stale.Seen.String()})
+		writeProblem(w, problem{
+			Type: typeStale, Title: "stale fencing token", Status: http.StatusPreconditionFailed, Detail: err.Error(),
+			Resource: stale.Resource, Lock: stale.Lock, Got: stale.Got.String(), Seen: stale.Seen.String(),
+		})
 	case errors.Is(err, turns.ErrNoToken), errors.Is(err, turns.ErrNoLock):
 		writeProblem(w, problem{Type: typeMissing, Title: "fencing token required", Status: http.StatusPreconditionRequired, Detail: err.Error()})
 	case errors.Is(err, turns.ErrOtherLock), errors.Is(err, fence.ErrInvalidToken), errors.Is(err, fence.ErrInvalidResource):

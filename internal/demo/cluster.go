@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/internal/contexts"
+	"github.com/coordd/coord/internal/tied"
 )
 
 // Cluster says how to reach a cluster. The zero value is none.
@@ -64,8 +65,7 @@ func startCluster(ctx context.Context) (*ownCluster, error) {
 	c.cmd.Stdout, c.cmd.Stderr = io.Discard, &said
 	saved := filepath.Join(dir, "contexts.yaml")
 	c.cmd.Env = append(os.Environ(), "COORDCTL_CONFIG="+saved)
-	c.cmd.SysProcAttr = childAttributes(syscall.SIGTERM)
-	if err := c.cmd.Start(); err != nil {
+	if err := tied.Start(c.cmd, syscall.SIGTERM); err != nil {
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("start a cluster: %w", err)
 	}

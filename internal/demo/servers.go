@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/internal/tied"
 )
 
 // lookEvery is the pause before something is looked at again.
@@ -116,9 +117,9 @@ func (c *ownCluster) start(i int) error {
 		"COORDD_LISTEN_GRPC="+c.endpoints[i],
 		"COORDD_LISTEN_PEER="+net.JoinHostPort(host, strconv.Itoa(base+1)),
 		"COORDD_LISTEN_HTTP="+net.JoinHostPort(host, strconv.Itoa(base+2)),
+		"COORDD_LISTEN_ZOOKEEPER="+net.JoinHostPort(host, strconv.Itoa(base+3)),
 	)
-	cmd.SysProcAttr = childAttributes(syscall.SIGKILL)
-	if err := cmd.Start(); err != nil {
+	if err := tied.Start(cmd, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("start %s again: %w", serverName(i), err)
 	}
 	c.again[i] = cmd

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/coordd/coord/internal/tied"
 )
 
 // workerProcess is a worker in a process of its own, so that it can really be
@@ -44,7 +46,6 @@ func startWorker(program []string, c workerConfig) (*workerProcess, error) {
 	w := &workerProcess{name: c.Name, events: make(chan workerEvent, 16)}
 	w.cmd = exec.Command(program[0], append(program[1:], string(config))...)
 	w.cmd.Stderr = os.Stderr
-	w.cmd.SysProcAttr = childAttributes(syscall.SIGKILL) // it may be stopped
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func startWorker(program []string, c workerConfig) (*workerProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.cmd.Start(); err != nil {
+	if err := tied.Start(w.cmd, syscall.SIGKILL); err != nil { // it may be stopped
 		return nil, fmt.Errorf("start worker %s: %w", c.Name, err)
 	}
 	go w.read(out)

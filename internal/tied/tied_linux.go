@@ -1,0 +1,5 @@
+package tied
+
+import "syscall"
+
+func tie(a *syscall.SysProcAttr, whenWeEnd syscall.Signal) { a.Pdeathsig = whenWeEnd }

@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package tied
+
+import "syscall"
+
+func tie(*syscall.SysProcAttr, syscall.Signal) {}
