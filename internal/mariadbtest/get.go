@@ -2,7 +2,6 @@ package mariadbtest
 
 import (
 	"context"
-	"sync"
 
 	"github.com/coordd/coord/internal/tempserver"
 )
@@ -12,41 +11,18 @@ import (
 // tempserver.EnvRequire is 1: there a test that did not run is a failure.
 func Get(t tempserver.TB, o Options) *Server {
 	t.Helper()
-	s, err := Start(context.Background(), o)
-	if !tempserver.Usable(t, err) {
-		return nil
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("mariadbtest: close: %v", err)
-		}
-	})
-	return s
+	return tempserver.Get(t, "mariadbtest", func() (*Server, error) { return Start(context.Background(), o) })
 }
 
 // Shared is one server for all tests of a package, started by the first that
 // asks. The zero Shared is ready; TestMain closes it.
-type Shared struct {
-	once   sync.Once
-	server *Server
-	err    error
-}
+type Shared struct{ shared tempserver.Shared[*Server] }
 
 // Get returns the server, and skips or fails as the function [Get] does.
 func (s *Shared) Get(t tempserver.TB) *Server {
 	t.Helper()
-	s.once.Do(func() { s.server, s.err = Start(context.Background(), Options{}) })
-	if !tempserver.Usable(t, s.err) {
-		return nil
-	}
-	return s.server
+	return s.shared.Get(t, func() (*Server, error) { return Start(context.Background(), Options{}) })
 }
 
 // Close stops the server if one was started; no Get may follow.
-func (s *Shared) Close() error {
-	s.once.Do(func() {})
-	if s.server == nil {
-		return nil
-	}
-	return s.server.Close()
-}
+func (s *Shared) Close() error { return s.shared.Close() }
