@@ -280,9 +280,9 @@ func TestWatchForOneEventSurvivesAReconnect(t *testing.T) {
 	for i := range 5 {
 		ready, got := make(chan struct{}), make(chan client.Event, 1)
 		go func() {
-			for ev, err := range cl.Watch(ctx, "/n", client.Initial(client.ReadSession)) {
+			for ev, err := range cl.Watch(ctx, "/n", client.Initial(client.Linearizable)) {
 				if err != nil {
-					t.Error(err)
+					t.Errorf("round %d: %v", i, err)
 				}
 				if ev.Type != client.EventPresent {
 					got <- ev
@@ -291,7 +291,13 @@ func TestWatchForOneEventSurvivesAReconnect(t *testing.T) {
 				close(ready)
 			}
 		}()
-		<-ready
+		select {
+		case <-ready:
+		case ev := <-got:
+			t.Fatalf("round %d: %+v came before the state", i, ev)
+		case <-ctx.Done():
+			t.Fatalf("round %d: the state was not told", i)
+		}
 		for _, p := range px {
 			p.cut()
 		}
