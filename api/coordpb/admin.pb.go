@@ -31,6 +31,7 @@ const (
 	Member_ROLE_VOTER       Member_Role = 2
 	Member_ROLE_JOINING     Member_Role = 3 // no vote yet
 	Member_ROLE_MISSING     Member_Role = 4 // in the config file, not in the cluster
+	Member_ROLE_OBSERVER    Member_Role = 5 // never gets a vote
 )
 
 // Enum value maps for Member_Role.
@@ -41,6 +42,7 @@ var (
 		2: "ROLE_VOTER",
 		3: "ROLE_JOINING",
 		4: "ROLE_MISSING",
+		5: "ROLE_OBSERVER",
 	}
 	Member_Role_value = map[string]int32{
 		"ROLE_UNSPECIFIED": 0,
@@ -48,6 +50,7 @@ var (
 		"ROLE_VOTER":       2,
 		"ROLE_JOINING":     3,
 		"ROLE_MISSING":     4,
+		"ROLE_OBSERVER":    5,
 	}
 )
 
@@ -138,6 +141,8 @@ type StatusReply struct {
 	DataBytes         int64                  `protobuf:"varint,20,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"`
 	Watches           int64                  `protobuf:"varint,21,opt,name=watches,proto3" json:"watches,omitempty"`
 	DigestIndex       uint64                 `protobuf:"varint,22,opt,name=digest_index,json=digestIndex,proto3" json:"digest_index,omitempty"`
+	FeatureLevel      uint32                 `protobuf:"varint,23,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // agreed on
+	Alarm             string                 `protobuf:"bytes,24,opt,name=alarm,proto3" json:"alarm,omitempty"`                                    // why snapshots and changes of the membership are refused; empty: they are not
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -326,6 +331,20 @@ func (x *StatusReply) GetDigestIndex() uint64 {
 	return 0
 }
 
+func (x *StatusReply) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *StatusReply) GetAlarm() string {
+	if x != nil {
+		return x.Alarm
+	}
+	return ""
+}
+
 type Check struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -402,6 +421,8 @@ type Member struct {
 	Detail        string                 `protobuf:"bytes,12,opt,name=detail,proto3" json:"detail,omitempty"`      // why not ready or not in contact
 	Sessions      int64                  `protobuf:"varint,13,opt,name=sessions,proto3" json:"sessions,omitempty"` // connected there
 	UptimeMs      int64                  `protobuf:"varint,14,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
+	FeatureLevel  uint32                 `protobuf:"varint,15,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest it knows; 0 unknown
+	RoleSinceMs   int64                  `protobuf:"varint,16,opt,name=role_since_ms,json=roleSinceMs,proto3" json:"role_since_ms,omitempty"`  // ago; -1 unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -530,6 +551,20 @@ func (x *Member) GetSessions() int64 {
 func (x *Member) GetUptimeMs() int64 {
 	if x != nil {
 		return x.UptimeMs
+	}
+	return 0
+}
+
+func (x *Member) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *Member) GetRoleSinceMs() int64 {
+	if x != nil {
+		return x.RoleSinceMs
 	}
 	return 0
 }
@@ -1258,12 +1293,759 @@ func (x *SnapshotReply) GetError() *Error {
 	return nil
 }
 
+type RemoveMemberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // or name~incarnation
+	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberRequest) Reset() {
+	*x = RemoveMemberRequest{}
+	mi := &file_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberRequest) ProtoMessage() {}
+
+func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
+func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RemoveMemberRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RemoveMemberRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type RemoveMemberReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // that was, or would be, removed
+	Error         *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberReply) Reset() {
+	*x = RemoveMemberReply{}
+	mi := &file_admin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberReply) ProtoMessage() {}
+
+func (x *RemoveMemberReply) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberReply.ProtoReflect.Descriptor instead.
+func (*RemoveMemberReply) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RemoveMemberReply) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RemoveMemberReply) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+type PromoteMemberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteMemberRequest) Reset() {
+	*x = PromoteMemberRequest{}
+	mi := &file_admin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteMemberRequest) ProtoMessage() {}
+
+func (x *PromoteMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteMemberRequest.ProtoReflect.Descriptor instead.
+func (*PromoteMemberRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PromoteMemberRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type PromoteMemberReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Error         *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteMemberReply) Reset() {
+	*x = PromoteMemberReply{}
+	mi := &file_admin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteMemberReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteMemberReply) ProtoMessage() {}
+
+func (x *PromoteMemberReply) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteMemberReply.ProtoReflect.Descriptor instead.
+func (*PromoteMemberReply) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PromoteMemberReply) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PromoteMemberReply) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{19}
+}
+
+type BackupReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Info          *BackupInfo            `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"` // in the first message only
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Sha256        []byte                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"` // of all data, in the last message only
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupReply) Reset() {
+	*x = BackupReply{}
+	mi := &file_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupReply) ProtoMessage() {}
+
+func (x *BackupReply) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
+func (*BackupReply) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *BackupReply) GetInfo() *BackupInfo {
+	if x != nil {
+		return x.Info
+	}
+	return nil
+}
+
+func (x *BackupReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *BackupReply) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+// BackupInfo describes a backup. What it says stands in the file, too.
+type BackupInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ClusterName   string                 `protobuf:"bytes,1,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
+	ClusterId     string                 `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	Server        string                 `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
+	Zxid          uint64                 `protobuf:"varint,4,opt,name=zxid,proto3" json:"zxid,omitempty"`
+	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	Znodes        int64                  `protobuf:"varint,6,opt,name=znodes,proto3" json:"znodes,omitempty"`
+	DataBytes     int64                  `protobuf:"varint,7,opt,name=data_bytes,json=dataBytes,proto3" json:"data_bytes,omitempty"`
+	Sessions      int64                  `protobuf:"varint,8,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Size          int64                  `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`                    // about, before it was written
+	TimeMs        int64                  `protobuf:"varint,10,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // wall clock
+	Digest        uint64                 `protobuf:"varint,11,opt,name=digest,proto3" json:"digest,omitempty"`
+	FeatureLevel  uint32                 `protobuf:"varint,12,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	Version       string                 `protobuf:"bytes,13,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupInfo) Reset() {
+	*x = BackupInfo{}
+	mi := &file_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupInfo) ProtoMessage() {}
+
+func (x *BackupInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupInfo.ProtoReflect.Descriptor instead.
+func (*BackupInfo) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *BackupInfo) GetClusterName() string {
+	if x != nil {
+		return x.ClusterName
+	}
+	return ""
+}
+
+func (x *BackupInfo) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *BackupInfo) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *BackupInfo) GetZxid() uint64 {
+	if x != nil {
+		return x.Zxid
+	}
+	return 0
+}
+
+func (x *BackupInfo) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *BackupInfo) GetZnodes() int64 {
+	if x != nil {
+		return x.Znodes
+	}
+	return 0
+}
+
+func (x *BackupInfo) GetDataBytes() int64 {
+	if x != nil {
+		return x.DataBytes
+	}
+	return 0
+}
+
+func (x *BackupInfo) GetSessions() int64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *BackupInfo) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *BackupInfo) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *BackupInfo) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+func (x *BackupInfo) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *BackupInfo) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+type RestoreRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Begin         *RestoreBegin          `protobuf:"bytes,1,opt,name=begin,proto3" json:"begin,omitempty"` // in the first message only
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreRequest) Reset() {
+	*x = RestoreRequest{}
+	mi := &file_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreRequest) ProtoMessage() {}
+
+func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
+func (*RestoreRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RestoreRequest) GetBegin() *RestoreBegin {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type RestoreBegin struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // drawn by the caller
+	Size   int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Sha256 []byte                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// The epoch becomes at least so much that the next token is above this one.
+	MinToken uint64 `protobuf:"varint,4,opt,name=min_token,json=minToken,proto3" json:"min_token,omitempty"`
+	// Only if the tree has no znode but its own.
+	IntoEmpty     bool `protobuf:"varint,5,opt,name=into_empty,json=intoEmpty,proto3" json:"into_empty,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreBegin) Reset() {
+	*x = RestoreBegin{}
+	mi := &file_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreBegin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreBegin) ProtoMessage() {}
+
+func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
+func (*RestoreBegin) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RestoreBegin) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RestoreBegin) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *RestoreBegin) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *RestoreBegin) GetMinToken() uint64 {
+	if x != nil {
+		return x.MinToken
+	}
+	return 0
+}
+
+func (x *RestoreBegin) GetIntoEmpty() bool {
+	if x != nil {
+		return x.IntoEmpty
+	}
+	return false
+}
+
+type RestoreReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Zxid          uint64                 `protobuf:"varint,1,opt,name=zxid,proto3" json:"zxid,omitempty"` // the first of the new epoch
+	Znodes        int64                  `protobuf:"varint,2,opt,name=znodes,proto3" json:"znodes,omitempty"`
+	SessionsEnded int64                  `protobuf:"varint,3,opt,name=sessions_ended,json=sessionsEnded,proto3" json:"sessions_ended,omitempty"`
+	Error         *Error                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreReply) Reset() {
+	*x = RestoreReply{}
+	mi := &file_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreReply) ProtoMessage() {}
+
+func (x *RestoreReply) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
+func (*RestoreReply) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RestoreReply) GetZxid() uint64 {
+	if x != nil {
+		return x.Zxid
+	}
+	return 0
+}
+
+func (x *RestoreReply) GetZnodes() int64 {
+	if x != nil {
+		return x.Znodes
+	}
+	return 0
+}
+
+func (x *RestoreReply) GetSessionsEnded() int64 {
+	if x != nil {
+		return x.SessionsEnded
+	}
+	return 0
+}
+
+func (x *RestoreReply) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+type UpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Raise         bool                   `protobuf:"varint,1,opt,name=raise,proto3" json:"raise,omitempty"` // false: only say
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *UpgradeRequest) GetRaise() bool {
+	if x != nil {
+		return x.Raise
+	}
+	return false
+}
+
+type UpgradeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`   // agreed on
+	Common        uint32                 `protobuf:"varint,2,opt,name=common,proto3" json:"common,omitempty"` // the highest that all members know
+	Behind        []string               `protobuf:"bytes,3,rep,name=behind,proto3" json:"behind,omitempty"`  // members that know less than this server
+	Error         *Error                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeReply) Reset() {
+	*x = UpgradeReply{}
+	mi := &file_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeReply) ProtoMessage() {}
+
+func (x *UpgradeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeReply.ProtoReflect.Descriptor instead.
+func (*UpgradeReply) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *UpgradeReply) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *UpgradeReply) GetCommon() uint32 {
+	if x != nil {
+		return x.Common
+	}
+	return 0
+}
+
+func (x *UpgradeReply) GetBehind() []string {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
+func (x *UpgradeReply) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 var File_admin_proto protoreflect.FileDescriptor
 
 const file_admin_proto_rawDesc = "" +
 	"\n" +
 	"\vadmin.proto\x12\bcoord.v1\x1a\vcoord.proto\"\x0f\n" +
-	"\rStatusRequest\"\xa0\x05\n" +
+	"\rStatusRequest\"\xdb\x05\n" +
 	"\vStatusReply\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x1b\n" +
 	"\tserver_id\x18\x02 \x01(\tR\bserverId\x12!\n" +
@@ -1289,11 +2071,13 @@ const file_admin_proto_rawDesc = "" +
 	"\n" +
 	"data_bytes\x18\x14 \x01(\x03R\tdataBytes\x12\x18\n" +
 	"\awatches\x18\x15 \x01(\x03R\awatches\x12!\n" +
-	"\fdigest_index\x18\x16 \x01(\x04R\vdigestIndex\"C\n" +
+	"\fdigest_index\x18\x16 \x01(\x04R\vdigestIndex\x12#\n" +
+	"\rfeature_level\x18\x17 \x01(\rR\ffeatureLevel\x12\x14\n" +
+	"\x05alarm\x18\x18 \x01(\tR\x05alarm\"C\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"\x90\x04\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xec\x04\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
@@ -1310,14 +2094,17 @@ const file_admin_proto_rawDesc = "" +
 	"\x0flast_contact_ms\x18\v \x01(\x03R\rlastContactMs\x12\x16\n" +
 	"\x06detail\x18\f \x01(\tR\x06detail\x12\x1a\n" +
 	"\bsessions\x18\r \x01(\x03R\bsessions\x12\x1b\n" +
-	"\tuptime_ms\x18\x0e \x01(\x03R\buptimeMs\"a\n" +
+	"\tuptime_ms\x18\x0e \x01(\x03R\buptimeMs\x12#\n" +
+	"\rfeature_level\x18\x0f \x01(\rR\ffeatureLevel\x12\"\n" +
+	"\rrole_since_ms\x18\x10 \x01(\x03R\vroleSinceMs\"t\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vROLE_LEADER\x10\x01\x12\x0e\n" +
 	"\n" +
 	"ROLE_VOTER\x10\x02\x12\x10\n" +
 	"\fROLE_JOINING\x10\x03\x12\x10\n" +
-	"\fROLE_MISSING\x10\x04\"\x0e\n" +
+	"\fROLE_MISSING\x10\x04\x12\x11\n" +
+	"\rROLE_OBSERVER\x10\x05\"\x0e\n" +
 	"\fStatsRequest\"\xff\x03\n" +
 	"\n" +
 	"StatsReply\x12\x16\n" +
@@ -1384,7 +2171,63 @@ const file_admin_proto_rawDesc = "" +
 	"\rSnapshotReply\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x17\n" +
 	"\atook_ms\x18\x02 \x01(\x03R\x06tookMs\x12%\n" +
-	"\x05error\x18\x03 \x01(\v2\x0f.coord.v1.ErrorR\x05error2\xf2\x02\n" +
+	"\x05error\x18\x03 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"B\n" +
+	"\x13RemoveMemberRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"J\n" +
+	"\x11RemoveMemberReply\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
+	"\x05error\x18\x02 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"*\n" +
+	"\x14PromoteMemberRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"K\n" +
+	"\x12PromoteMemberReply\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
+	"\x05error\x18\x02 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"\x0f\n" +
+	"\rBackupRequest\"c\n" +
+	"\vBackupReply\x12(\n" +
+	"\x04info\x18\x01 \x01(\v2\x14.coord.v1.BackupInfoR\x04info\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"\xe7\x02\n" +
+	"\n" +
+	"BackupInfo\x12!\n" +
+	"\fcluster_name\x18\x01 \x01(\tR\vclusterName\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x02 \x01(\tR\tclusterId\x12\x16\n" +
+	"\x06server\x18\x03 \x01(\tR\x06server\x12\x12\n" +
+	"\x04zxid\x18\x04 \x01(\x04R\x04zxid\x12\x14\n" +
+	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06znodes\x18\x06 \x01(\x03R\x06znodes\x12\x1d\n" +
+	"\n" +
+	"data_bytes\x18\a \x01(\x03R\tdataBytes\x12\x1a\n" +
+	"\bsessions\x18\b \x01(\x03R\bsessions\x12\x12\n" +
+	"\x04size\x18\t \x01(\x03R\x04size\x12\x17\n" +
+	"\atime_ms\x18\n" +
+	" \x01(\x03R\x06timeMs\x12\x16\n" +
+	"\x06digest\x18\v \x01(\x04R\x06digest\x12#\n" +
+	"\rfeature_level\x18\f \x01(\rR\ffeatureLevel\x12\x18\n" +
+	"\aversion\x18\r \x01(\tR\aversion\"R\n" +
+	"\x0eRestoreRequest\x12,\n" +
+	"\x05begin\x18\x01 \x01(\v2\x16.coord.v1.RestoreBeginR\x05begin\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\x86\x01\n" +
+	"\fRestoreBegin\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\x1b\n" +
+	"\tmin_token\x18\x04 \x01(\x04R\bminToken\x12\x1d\n" +
+	"\n" +
+	"into_empty\x18\x05 \x01(\bR\tintoEmpty\"\x88\x01\n" +
+	"\fRestoreReply\x12\x12\n" +
+	"\x04zxid\x18\x01 \x01(\x04R\x04zxid\x12\x16\n" +
+	"\x06znodes\x18\x02 \x01(\x03R\x06znodes\x12%\n" +
+	"\x0esessions_ended\x18\x03 \x01(\x03R\rsessionsEnded\x12%\n" +
+	"\x05error\x18\x04 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"&\n" +
+	"\x0eUpgradeRequest\x12\x14\n" +
+	"\x05raise\x18\x01 \x01(\bR\x05raise\"{\n" +
+	"\fUpgradeReply\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\x12\x16\n" +
+	"\x06common\x18\x02 \x01(\rR\x06common\x12\x16\n" +
+	"\x06behind\x18\x03 \x03(\tR\x06behind\x12%\n" +
+	"\x05error\x18\x04 \x01(\v2\x0f.coord.v1.ErrorR\x05error2\xc5\x05\n" +
 	"\x05Admin\x128\n" +
 	"\x06Status\x12\x17.coord.v1.StatusRequest\x1a\x15.coord.v1.StatusReply\x125\n" +
 	"\x05Stats\x12\x16.coord.v1.StatsRequest\x1a\x14.coord.v1.StatsReply\x12>\n" +
@@ -1392,7 +2235,12 @@ const file_admin_proto_rawDesc = "" +
 	"\x04Init\x12\x15.coord.v1.InitRequest\x1a\x13.coord.v1.InitReply\x12D\n" +
 	"\n" +
 	"MoveLeader\x12\x1b.coord.v1.MoveLeaderRequest\x1a\x19.coord.v1.MoveLeaderReply\x12>\n" +
-	"\bSnapshot\x12\x19.coord.v1.SnapshotRequest\x1a\x17.coord.v1.SnapshotReplyB%Z#github.com/coordd/coord/api/coordpbb\x06proto3"
+	"\bSnapshot\x12\x19.coord.v1.SnapshotRequest\x1a\x17.coord.v1.SnapshotReply\x12J\n" +
+	"\fRemoveMember\x12\x1d.coord.v1.RemoveMemberRequest\x1a\x1b.coord.v1.RemoveMemberReply\x12M\n" +
+	"\rPromoteMember\x12\x1e.coord.v1.PromoteMemberRequest\x1a\x1c.coord.v1.PromoteMemberReply\x12:\n" +
+	"\x06Backup\x12\x17.coord.v1.BackupRequest\x1a\x15.coord.v1.BackupReply0\x01\x12=\n" +
+	"\aRestore\x12\x18.coord.v1.RestoreRequest\x1a\x16.coord.v1.RestoreReply(\x01\x12;\n" +
+	"\aUpgrade\x12\x18.coord.v1.UpgradeRequest\x1a\x16.coord.v1.UpgradeReplyB%Z#github.com/coordd/coord/api/coordpbb\x06proto3"
 
 var (
 	file_admin_proto_rawDescOnce sync.Once
@@ -1407,51 +2255,79 @@ func file_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_admin_proto_goTypes = []any{
-	(Member_Role)(0),          // 0: coord.v1.Member.Role
-	(*StatusRequest)(nil),     // 1: coord.v1.StatusRequest
-	(*StatusReply)(nil),       // 2: coord.v1.StatusReply
-	(*Check)(nil),             // 3: coord.v1.Check
-	(*Member)(nil),            // 4: coord.v1.Member
-	(*StatsRequest)(nil),      // 5: coord.v1.StatsRequest
-	(*StatsReply)(nil),        // 6: coord.v1.StatsReply
-	(*SessionsRequest)(nil),   // 7: coord.v1.SessionsRequest
-	(*SessionsReply)(nil),     // 8: coord.v1.SessionsReply
-	(*SessionInfo)(nil),       // 9: coord.v1.SessionInfo
-	(*InitRequest)(nil),       // 10: coord.v1.InitRequest
-	(*InitReply)(nil),         // 11: coord.v1.InitReply
-	(*MoveLeaderRequest)(nil), // 12: coord.v1.MoveLeaderRequest
-	(*MoveLeaderReply)(nil),   // 13: coord.v1.MoveLeaderReply
-	(*SnapshotRequest)(nil),   // 14: coord.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 15: coord.v1.SnapshotReply
-	(*Error)(nil),             // 16: coord.v1.Error
+	(Member_Role)(0),             // 0: coord.v1.Member.Role
+	(*StatusRequest)(nil),        // 1: coord.v1.StatusRequest
+	(*StatusReply)(nil),          // 2: coord.v1.StatusReply
+	(*Check)(nil),                // 3: coord.v1.Check
+	(*Member)(nil),               // 4: coord.v1.Member
+	(*StatsRequest)(nil),         // 5: coord.v1.StatsRequest
+	(*StatsReply)(nil),           // 6: coord.v1.StatsReply
+	(*SessionsRequest)(nil),      // 7: coord.v1.SessionsRequest
+	(*SessionsReply)(nil),        // 8: coord.v1.SessionsReply
+	(*SessionInfo)(nil),          // 9: coord.v1.SessionInfo
+	(*InitRequest)(nil),          // 10: coord.v1.InitRequest
+	(*InitReply)(nil),            // 11: coord.v1.InitReply
+	(*MoveLeaderRequest)(nil),    // 12: coord.v1.MoveLeaderRequest
+	(*MoveLeaderReply)(nil),      // 13: coord.v1.MoveLeaderReply
+	(*SnapshotRequest)(nil),      // 14: coord.v1.SnapshotRequest
+	(*SnapshotReply)(nil),        // 15: coord.v1.SnapshotReply
+	(*RemoveMemberRequest)(nil),  // 16: coord.v1.RemoveMemberRequest
+	(*RemoveMemberReply)(nil),    // 17: coord.v1.RemoveMemberReply
+	(*PromoteMemberRequest)(nil), // 18: coord.v1.PromoteMemberRequest
+	(*PromoteMemberReply)(nil),   // 19: coord.v1.PromoteMemberReply
+	(*BackupRequest)(nil),        // 20: coord.v1.BackupRequest
+	(*BackupReply)(nil),          // 21: coord.v1.BackupReply
+	(*BackupInfo)(nil),           // 22: coord.v1.BackupInfo
+	(*RestoreRequest)(nil),       // 23: coord.v1.RestoreRequest
+	(*RestoreBegin)(nil),         // 24: coord.v1.RestoreBegin
+	(*RestoreReply)(nil),         // 25: coord.v1.RestoreReply
+	(*UpgradeRequest)(nil),       // 26: coord.v1.UpgradeRequest
+	(*UpgradeReply)(nil),         // 27: coord.v1.UpgradeReply
+	(*Error)(nil),                // 28: coord.v1.Error
 }
 var file_admin_proto_depIdxs = []int32{
 	3,  // 0: coord.v1.StatusReply.checks:type_name -> coord.v1.Check
 	4,  // 1: coord.v1.StatusReply.members:type_name -> coord.v1.Member
 	0,  // 2: coord.v1.Member.role:type_name -> coord.v1.Member.Role
 	9,  // 3: coord.v1.SessionsReply.sessions:type_name -> coord.v1.SessionInfo
-	16, // 4: coord.v1.InitReply.error:type_name -> coord.v1.Error
-	16, // 5: coord.v1.MoveLeaderReply.error:type_name -> coord.v1.Error
-	16, // 6: coord.v1.SnapshotReply.error:type_name -> coord.v1.Error
-	1,  // 7: coord.v1.Admin.Status:input_type -> coord.v1.StatusRequest
-	5,  // 8: coord.v1.Admin.Stats:input_type -> coord.v1.StatsRequest
-	7,  // 9: coord.v1.Admin.Sessions:input_type -> coord.v1.SessionsRequest
-	10, // 10: coord.v1.Admin.Init:input_type -> coord.v1.InitRequest
-	12, // 11: coord.v1.Admin.MoveLeader:input_type -> coord.v1.MoveLeaderRequest
-	14, // 12: coord.v1.Admin.Snapshot:input_type -> coord.v1.SnapshotRequest
-	2,  // 13: coord.v1.Admin.Status:output_type -> coord.v1.StatusReply
-	6,  // 14: coord.v1.Admin.Stats:output_type -> coord.v1.StatsReply
-	8,  // 15: coord.v1.Admin.Sessions:output_type -> coord.v1.SessionsReply
-	11, // 16: coord.v1.Admin.Init:output_type -> coord.v1.InitReply
-	13, // 17: coord.v1.Admin.MoveLeader:output_type -> coord.v1.MoveLeaderReply
-	15, // 18: coord.v1.Admin.Snapshot:output_type -> coord.v1.SnapshotReply
-	13, // [13:19] is the sub-list for method output_type
-	7,  // [7:13] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	28, // 4: coord.v1.InitReply.error:type_name -> coord.v1.Error
+	28, // 5: coord.v1.MoveLeaderReply.error:type_name -> coord.v1.Error
+	28, // 6: coord.v1.SnapshotReply.error:type_name -> coord.v1.Error
+	28, // 7: coord.v1.RemoveMemberReply.error:type_name -> coord.v1.Error
+	28, // 8: coord.v1.PromoteMemberReply.error:type_name -> coord.v1.Error
+	22, // 9: coord.v1.BackupReply.info:type_name -> coord.v1.BackupInfo
+	24, // 10: coord.v1.RestoreRequest.begin:type_name -> coord.v1.RestoreBegin
+	28, // 11: coord.v1.RestoreReply.error:type_name -> coord.v1.Error
+	28, // 12: coord.v1.UpgradeReply.error:type_name -> coord.v1.Error
+	1,  // 13: coord.v1.Admin.Status:input_type -> coord.v1.StatusRequest
+	5,  // 14: coord.v1.Admin.Stats:input_type -> coord.v1.StatsRequest
+	7,  // 15: coord.v1.Admin.Sessions:input_type -> coord.v1.SessionsRequest
+	10, // 16: coord.v1.Admin.Init:input_type -> coord.v1.InitRequest
+	12, // 17: coord.v1.Admin.MoveLeader:input_type -> coord.v1.MoveLeaderRequest
+	14, // 18: coord.v1.Admin.Snapshot:input_type -> coord.v1.SnapshotRequest
+	16, // 19: coord.v1.Admin.RemoveMember:input_type -> coord.v1.RemoveMemberRequest
+	18, // 20: coord.v1.Admin.PromoteMember:input_type -> coord.v1.PromoteMemberRequest
+	20, // 21: coord.v1.Admin.Backup:input_type -> coord.v1.BackupRequest
+	23, // 22: coord.v1.Admin.Restore:input_type -> coord.v1.RestoreRequest
+	26, // 23: coord.v1.Admin.Upgrade:input_type -> coord.v1.UpgradeRequest
+	2,  // 24: coord.v1.Admin.Status:output_type -> coord.v1.StatusReply
+	6,  // 25: coord.v1.Admin.Stats:output_type -> coord.v1.StatsReply
+	8,  // 26: coord.v1.Admin.Sessions:output_type -> coord.v1.SessionsReply
+	11, // 27: coord.v1.Admin.Init:output_type -> coord.v1.InitReply
+	13, // 28: coord.v1.Admin.MoveLeader:output_type -> coord.v1.MoveLeaderReply
+	15, // 29: coord.v1.Admin.Snapshot:output_type -> coord.v1.SnapshotReply
+	17, // 30: coord.v1.Admin.RemoveMember:output_type -> coord.v1.RemoveMemberReply
+	19, // 31: coord.v1.Admin.PromoteMember:output_type -> coord.v1.PromoteMemberReply
+	21, // 32: coord.v1.Admin.Backup:output_type -> coord.v1.BackupReply
+	25, // 33: coord.v1.Admin.Restore:output_type -> coord.v1.RestoreReply
+	27, // 34: coord.v1.Admin.Upgrade:output_type -> coord.v1.UpgradeReply
+	24, // [24:35] is the sub-list for method output_type
+	13, // [13:24] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_admin_proto_init() }
@@ -1466,7 +2342,7 @@ func file_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_proto_rawDesc), len(file_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

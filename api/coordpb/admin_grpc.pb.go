@@ -21,12 +21,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_Status_FullMethodName     = "/coord.v1.Admin/Status"
-	Admin_Stats_FullMethodName      = "/coord.v1.Admin/Stats"
-	Admin_Sessions_FullMethodName   = "/coord.v1.Admin/Sessions"
-	Admin_Init_FullMethodName       = "/coord.v1.Admin/Init"
-	Admin_MoveLeader_FullMethodName = "/coord.v1.Admin/MoveLeader"
-	Admin_Snapshot_FullMethodName   = "/coord.v1.Admin/Snapshot"
+	Admin_Status_FullMethodName        = "/coord.v1.Admin/Status"
+	Admin_Stats_FullMethodName         = "/coord.v1.Admin/Stats"
+	Admin_Sessions_FullMethodName      = "/coord.v1.Admin/Sessions"
+	Admin_Init_FullMethodName          = "/coord.v1.Admin/Init"
+	Admin_MoveLeader_FullMethodName    = "/coord.v1.Admin/MoveLeader"
+	Admin_Snapshot_FullMethodName      = "/coord.v1.Admin/Snapshot"
+	Admin_RemoveMember_FullMethodName  = "/coord.v1.Admin/RemoveMember"
+	Admin_PromoteMember_FullMethodName = "/coord.v1.Admin/PromoteMember"
+	Admin_Backup_FullMethodName        = "/coord.v1.Admin/Backup"
+	Admin_Restore_FullMethodName       = "/coord.v1.Admin/Restore"
+	Admin_Upgrade_FullMethodName       = "/coord.v1.Admin/Upgrade"
 )
 
 // AdminClient is the client API for Admin service.
@@ -46,6 +51,22 @@ type AdminClient interface {
 	MoveLeader(ctx context.Context, in *MoveLeaderRequest, opts ...grpc.CallOption) (*MoveLeaderReply, error)
 	// Snapshot makes this server write a snapshot now.
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotReply, error)
+	// RemoveMember takes a server out of the cluster. It is refused, with the
+	// arithmetic, when what remains could not reach a quorum.
+	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberReply, error)
+	// PromoteMember gives a vote to a server that has caught up, without waiting
+	// for it to be stable.
+	PromoteMember(ctx context.Context, in *PromoteMemberRequest, opts ...grpc.CallOption) (*PromoteMemberReply, error)
+	// Backup streams the state of this server as one file. The first message
+	// describes it, the last one has its checksum.
+	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupReply], error)
+	// Restore puts a backup in the place of the state, through the log. The first
+	// message describes what comes; the call is answered when every server that
+	// has the log so far has the restored state too.
+	Restore(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[RestoreRequest, RestoreReply], error)
+	// Upgrade says which feature level all members know, and raises the cluster
+	// to it.
+	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeReply, error)
 }
 
 type adminClient struct {
@@ -116,6 +137,68 @@ func (c *adminClient) Snapshot(ctx context.Context, in *SnapshotRequest, opts ..
 	return out, nil
 }
 
+func (c *adminClient) RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveMemberReply)
+	err := c.cc.Invoke(ctx, Admin_RemoveMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) PromoteMember(ctx context.Context, in *PromoteMemberRequest, opts ...grpc.CallOption) (*PromoteMemberReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PromoteMemberReply)
+	err := c.cc.Invoke(ctx, Admin_PromoteMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[0], Admin_Backup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BackupRequest, BackupReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_BackupClient = grpc.ServerStreamingClient[BackupReply]
+
+func (c *adminClient) Restore(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[RestoreRequest, RestoreReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[1], Admin_Restore_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RestoreRequest, RestoreReply]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_RestoreClient = grpc.ClientStreamingClient[RestoreRequest, RestoreReply]
+
+func (c *adminClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeReply)
+	err := c.cc.Invoke(ctx, Admin_Upgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -133,6 +216,22 @@ type AdminServer interface {
 	MoveLeader(context.Context, *MoveLeaderRequest) (*MoveLeaderReply, error)
 	// Snapshot makes this server write a snapshot now.
 	Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error)
+	// RemoveMember takes a server out of the cluster. It is refused, with the
+	// arithmetic, when what remains could not reach a quorum.
+	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberReply, error)
+	// PromoteMember gives a vote to a server that has caught up, without waiting
+	// for it to be stable.
+	PromoteMember(context.Context, *PromoteMemberRequest) (*PromoteMemberReply, error)
+	// Backup streams the state of this server as one file. The first message
+	// describes it, the last one has its checksum.
+	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupReply]) error
+	// Restore puts a backup in the place of the state, through the log. The first
+	// message describes what comes; the call is answered when every server that
+	// has the log so far has the restored state too.
+	Restore(grpc.ClientStreamingServer[RestoreRequest, RestoreReply]) error
+	// Upgrade says which feature level all members know, and raises the cluster
+	// to it.
+	Upgrade(context.Context, *UpgradeRequest) (*UpgradeReply, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -160,6 +259,21 @@ func (UnimplementedAdminServer) MoveLeader(context.Context, *MoveLeaderRequest) 
 }
 func (UnimplementedAdminServer) Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Snapshot not implemented")
+}
+func (UnimplementedAdminServer) RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveMember not implemented")
+}
+func (UnimplementedAdminServer) PromoteMember(context.Context, *PromoteMemberRequest) (*PromoteMemberReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method PromoteMember not implemented")
+}
+func (UnimplementedAdminServer) Backup(*BackupRequest, grpc.ServerStreamingServer[BackupReply]) error {
+	return status.Error(codes.Unimplemented, "method Backup not implemented")
+}
+func (UnimplementedAdminServer) Restore(grpc.ClientStreamingServer[RestoreRequest, RestoreReply]) error {
+	return status.Error(codes.Unimplemented, "method Restore not implemented")
+}
+func (UnimplementedAdminServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -290,6 +404,78 @@ func _Admin_Snapshot_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_RemoveMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RemoveMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RemoveMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RemoveMember(ctx, req.(*RemoveMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_PromoteMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PromoteMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).PromoteMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_PromoteMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).PromoteMember(ctx, req.(*PromoteMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Backup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(BackupRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Backup(m, &grpc.GenericServerStream[BackupRequest, BackupReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_BackupServer = grpc.ServerStreamingServer[BackupReply]
+
+func _Admin_Restore_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AdminServer).Restore(&grpc.GenericServerStream[RestoreRequest, RestoreReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_RestoreServer = grpc.ClientStreamingServer[RestoreRequest, RestoreReply]
+
+func _Admin_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Upgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Upgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Upgrade(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -321,7 +507,30 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Snapshot",
 			Handler:    _Admin_Snapshot_Handler,
 		},
+		{
+			MethodName: "RemoveMember",
+			Handler:    _Admin_RemoveMember_Handler,
+		},
+		{
+			MethodName: "PromoteMember",
+			Handler:    _Admin_PromoteMember_Handler,
+		},
+		{
+			MethodName: "Upgrade",
+			Handler:    _Admin_Upgrade_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Backup",
+			Handler:       _Admin_Backup_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Restore",
+			Handler:       _Admin_Restore_Handler,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "admin.proto",
 }

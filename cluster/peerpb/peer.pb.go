@@ -237,6 +237,8 @@ type JoinRequest struct {
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	ClusterName   string                 `protobuf:"bytes,4,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
+	Observer      bool                   `protobuf:"varint,5,opt,name=observer,proto3" json:"observer,omitempty"`                             // wants no vote, ever
+	FeatureLevel  uint32                 `protobuf:"varint,6,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest it knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +299,20 @@ func (x *JoinRequest) GetClusterName() string {
 		return x.ClusterName
 	}
 	return ""
+}
+
+func (x *JoinRequest) GetObserver() bool {
+	if x != nil {
+		return x.Observer
+	}
+	return false
+}
+
+func (x *JoinRequest) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
 }
 
 type JoinReply struct {
@@ -574,6 +590,7 @@ type ReportRequest struct {
 	Boot          uint64                 `protobuf:"varint,3,opt,name=boot,proto3" json:"boot,omitempty"`
 	Heard         []*HeardSession        `protobuf:"bytes,4,rep,name=heard,proto3" json:"heard,omitempty"`
 	Self          *ServerState           `protobuf:"bytes,5,opt,name=self,proto3" json:"self,omitempty"`
+	Digests       []*DigestMark          `protobuf:"bytes,6,rep,name=digests,proto3" json:"digests,omitempty"` // the newest ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +660,66 @@ func (x *ReportRequest) GetSelf() *ServerState {
 	return nil
 }
 
+func (x *ReportRequest) GetDigests() []*DigestMark {
+	if x != nil {
+		return x.Digests
+	}
+	return nil
+}
+
+// DigestMark is the digest of the state behind the log entry at index.
+type DigestMark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Digest        uint64                 `protobuf:"varint,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DigestMark) Reset() {
+	*x = DigestMark{}
+	mi := &file_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DigestMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DigestMark) ProtoMessage() {}
+
+func (x *DigestMark) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DigestMark.ProtoReflect.Descriptor instead.
+func (*DigestMark) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DigestMark) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *DigestMark) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
 type HeardSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -654,7 +731,7 @@ type HeardSession struct {
 
 func (x *HeardSession) Reset() {
 	*x = HeardSession{}
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +743,7 @@ func (x *HeardSession) String() string {
 func (*HeardSession) ProtoMessage() {}
 
 func (x *HeardSession) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +756,7 @@ func (x *HeardSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeardSession.ProtoReflect.Descriptor instead.
 func (*HeardSession) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{9}
+	return file_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HeardSession) GetSession() uint64 {
@@ -704,19 +781,23 @@ func (x *HeardSession) GetAgeUs() int64 {
 }
 
 type ReportReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"`                             // the whole report was dropped
-	Dropped       []uint64               `protobuf:"varint,3,rep,packed,name=dropped,proto3" json:"dropped,omitempty"`                     // sessions
-	CommitIndex   uint64                 `protobuf:"varint,4,opt,name=commit_index,json=commitIndex,proto3" json:"commit_index,omitempty"` // for the age of stale reads
-	DiskFull      bool                   `protobuf:"varint,5,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`          // too many servers are short of disk
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Term        uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Refused     string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"`                             // the whole report was dropped
+	Dropped     []uint64               `protobuf:"varint,3,rep,packed,name=dropped,proto3" json:"dropped,omitempty"`                     // sessions
+	CommitIndex uint64                 `protobuf:"varint,4,opt,name=commit_index,json=commitIndex,proto3" json:"commit_index,omitempty"` // for the age of stale reads
+	DiskFull    bool                   `protobuf:"varint,5,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`          // too many servers are short of disk
+	// What a majority of all voters has at that index, when the reporter has not.
+	Differs       *DigestMark `protobuf:"bytes,6,opt,name=differs,proto3" json:"differs,omitempty"`
+	Alarm         string      `protobuf:"bytes,7,opt,name=alarm,proto3" json:"alarm,omitempty"`                                    // digests differ, and there is no majority
+	FeatureLevel  uint32      `protobuf:"varint,8,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // agreed on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportReply) Reset() {
 	*x = ReportReply{}
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +809,7 @@ func (x *ReportReply) String() string {
 func (*ReportReply) ProtoMessage() {}
 
 func (x *ReportReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +822,7 @@ func (x *ReportReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportReply.ProtoReflect.Descriptor instead.
 func (*ReportReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{10}
+	return file_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReportReply) GetTerm() uint64 {
@@ -779,6 +860,27 @@ func (x *ReportReply) GetDiskFull() bool {
 	return false
 }
 
+func (x *ReportReply) GetDiffers() *DigestMark {
+	if x != nil {
+		return x.Differs
+	}
+	return nil
+}
+
+func (x *ReportReply) GetAlarm() string {
+	if x != nil {
+		return x.Alarm
+	}
+	return ""
+}
+
+func (x *ReportReply) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
 type ServerState struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -795,13 +897,14 @@ type ServerState struct {
 	UptimeMs         int64                  `protobuf:"varint,12,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
 	DiskLow          bool                   `protobuf:"varint,13,opt,name=disk_low,json=diskLow,proto3" json:"disk_low,omitempty"`
 	FeatureLevel     uint32                 `protobuf:"varint,14,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest it knows
+	Observer         bool                   `protobuf:"varint,15,opt,name=observer,proto3" json:"observer,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ServerState) Reset() {
 	*x = ServerState{}
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +916,7 @@ func (x *ServerState) String() string {
 func (*ServerState) ProtoMessage() {}
 
 func (x *ServerState) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +929,7 @@ func (x *ServerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerState.ProtoReflect.Descriptor instead.
 func (*ServerState) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{11}
+	return file_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ServerState) GetName() string {
@@ -927,6 +1030,13 @@ func (x *ServerState) GetFeatureLevel() uint32 {
 	return 0
 }
 
+func (x *ServerState) GetObserver() bool {
+	if x != nil {
+		return x.Observer
+	}
+	return false
+}
+
 type ForwardRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`      // first message: who
@@ -938,7 +1048,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1060,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[12]
+	mi := &file_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1073,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{12}
+	return file_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForwardRequest) GetId() string {
@@ -997,7 +1107,7 @@ type ForwardReply struct {
 
 func (x *ForwardReply) Reset() {
 	*x = ForwardReply{}
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1119,7 @@ func (x *ForwardReply) String() string {
 func (*ForwardReply) ProtoMessage() {}
 
 func (x *ForwardReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1132,7 @@ func (x *ForwardReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardReply.ProtoReflect.Descriptor instead.
 func (*ForwardReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{13}
+	return file_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForwardReply) GetRefused() string {
@@ -1047,7 +1157,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1169,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1182,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{14}
+	return file_peer_proto_rawDescGZIP(), []int{15}
 }
 
 type MembersReply struct {
@@ -1086,7 +1196,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1208,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1221,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{15}
+	return file_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MembersReply) GetMembers() []*MembersReply_Member {
@@ -1144,7 +1254,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1266,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1279,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{16}
+	return file_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TransferRequest) GetTo() string {
@@ -1189,7 +1299,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1311,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1324,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{17}
+	return file_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TransferReply) GetLeader() string {
@@ -1231,6 +1341,342 @@ func (x *TransferReply) GetRefused() string {
 	return ""
 }
 
+type ChangeMemberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`      // or name~incarnation
+	Remove        bool                   `protobuf:"varint,2,opt,name=remove,proto3" json:"remove,omitempty"` // else: give it a vote
+	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeMemberRequest) Reset() {
+	*x = ChangeMemberRequest{}
+	mi := &file_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeMemberRequest) ProtoMessage() {}
+
+func (x *ChangeMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeMemberRequest.ProtoReflect.Descriptor instead.
+func (*ChangeMemberRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ChangeMemberRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChangeMemberRequest) GetRemove() bool {
+	if x != nil {
+		return x.Remove
+	}
+	return false
+}
+
+func (x *ChangeMemberRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type ChangeMemberReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why
+	NotLeader     bool                   `protobuf:"varint,3,opt,name=not_leader,json=notLeader,proto3" json:"not_leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeMemberReply) Reset() {
+	*x = ChangeMemberReply{}
+	mi := &file_peer_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeMemberReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeMemberReply) ProtoMessage() {}
+
+func (x *ChangeMemberReply) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeMemberReply.ProtoReflect.Descriptor instead.
+func (*ChangeMemberReply) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ChangeMemberReply) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ChangeMemberReply) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *ChangeMemberReply) GetNotLeader() bool {
+	if x != nil {
+		return x.NotLeader
+	}
+	return false
+}
+
+type UpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Raise         bool                   `protobuf:"varint,1,opt,name=raise,proto3" json:"raise,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_peer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *UpgradeRequest) GetRaise() bool {
+	if x != nil {
+		return x.Raise
+	}
+	return false
+}
+
+type UpgradeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
+	Common        uint32                 `protobuf:"varint,2,opt,name=common,proto3" json:"common,omitempty"`
+	Behind        []string               `protobuf:"bytes,3,rep,name=behind,proto3" json:"behind,omitempty"`
+	Refused       string                 `protobuf:"bytes,4,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeReply) Reset() {
+	*x = UpgradeReply{}
+	mi := &file_peer_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeReply) ProtoMessage() {}
+
+func (x *UpgradeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeReply.ProtoReflect.Descriptor instead.
+func (*UpgradeReply) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *UpgradeReply) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *UpgradeReply) GetCommon() uint32 {
+	if x != nil {
+		return x.Common
+	}
+	return 0
+}
+
+func (x *UpgradeReply) GetBehind() []string {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
+func (x *UpgradeReply) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+type LeaderLostRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`    // of the leader
+	Leader        string                 `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"` // id
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaderLostRequest) Reset() {
+	*x = LeaderLostRequest{}
+	mi := &file_peer_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaderLostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaderLostRequest) ProtoMessage() {}
+
+func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaderLostRequest.ProtoReflect.Descriptor instead.
+func (*LeaderLostRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *LeaderLostRequest) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *LeaderLostRequest) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+type LeaderLostReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lost          bool                   `protobuf:"varint,1,opt,name=lost,proto3" json:"lost,omitempty"`
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"` // of the one asked
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaderLostReply) Reset() {
+	*x = LeaderLostReply{}
+	mi := &file_peer_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaderLostReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaderLostReply) ProtoMessage() {}
+
+func (x *LeaderLostReply) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaderLostReply.ProtoReflect.Descriptor instead.
+func (*LeaderLostReply) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *LeaderLostReply) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+func (x *LeaderLostReply) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 type MembersReply_Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         *ServerState           `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
@@ -1245,7 +1691,7 @@ type MembersReply_Member struct {
 
 func (x *MembersReply_Member) Reset() {
 	*x = MembersReply_Member{}
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1703,7 @@ func (x *MembersReply_Member) String() string {
 func (*MembersReply_Member) ProtoMessage() {}
 
 func (x *MembersReply_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1716,7 @@ func (x *MembersReply_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply_Member.ProtoReflect.Descriptor instead.
 func (*MembersReply_Member) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{15, 0}
+	return file_peer_proto_rawDescGZIP(), []int{16, 0}
 }
 
 func (x *MembersReply_Member) GetState() *ServerState {
@@ -1343,12 +1789,14 @@ const file_peer_proto_rawDesc = "" +
 	"\aversion\x18\n" +
 	" \x01(\tR\aversion\x12\x1f\n" +
 	"\vform_wanted\x18\v \x01(\bR\n" +
-	"formWanted\"n\n" +
+	"formWanted\"\xaf\x01\n" +
 	"\vJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12!\n" +
-	"\fcluster_name\x18\x04 \x01(\tR\vclusterName\"\x81\x01\n" +
+	"\fcluster_name\x18\x04 \x01(\tR\vclusterName\x12\x1a\n" +
+	"\bobserver\x18\x05 \x01(\bR\bobserver\x12#\n" +
+	"\rfeature_level\x18\x06 \x01(\rR\ffeatureLevel\"\x81\x01\n" +
 	"\tJoinReply\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12%\n" +
@@ -1365,25 +1813,33 @@ const file_peer_proto_rawDesc = "" +
 	"\x10ReadIndexRequest\"@\n" +
 	"\x0eReadIndexReply\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\tR\arefused\"\xaa\x01\n" +
+	"\arefused\x18\x02 \x01(\tR\arefused\"\xdf\x01\n" +
 	"\rReportRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04boot\x18\x03 \x01(\x04R\x04boot\x121\n" +
 	"\x05heard\x18\x04 \x03(\v2\x1b.coord.peer.v1.HeardSessionR\x05heard\x12.\n" +
-	"\x04self\x18\x05 \x01(\v2\x1a.coord.peer.v1.ServerStateR\x04self\"_\n" +
+	"\x04self\x18\x05 \x01(\v2\x1a.coord.peer.v1.ServerStateR\x04self\x123\n" +
+	"\adigests\x18\x06 \x03(\v2\x19.coord.peer.v1.DigestMarkR\adigests\":\n" +
+	"\n" +
+	"DigestMark\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\x04R\x06digest\"_\n" +
 	"\fHeardSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x15\n" +
-	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"\x95\x01\n" +
+	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"\x85\x02\n" +
 	"\vReportReply\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\x12\x18\n" +
 	"\adropped\x18\x03 \x03(\x04R\adropped\x12!\n" +
 	"\fcommit_index\x18\x04 \x01(\x04R\vcommitIndex\x12\x1b\n" +
-	"\tdisk_full\x18\x05 \x01(\bR\bdiskFull\"\xad\x03\n" +
+	"\tdisk_full\x18\x05 \x01(\bR\bdiskFull\x123\n" +
+	"\adiffers\x18\x06 \x01(\v2\x19.coord.peer.v1.DigestMarkR\adiffers\x12\x14\n" +
+	"\x05alarm\x18\a \x01(\tR\x05alarm\x12#\n" +
+	"\rfeature_level\x18\b \x01(\rR\ffeatureLevel\"\xc9\x03\n" +
 	"\vServerState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
@@ -1399,7 +1855,8 @@ const file_peer_proto_rawDesc = "" +
 	"\bsessions\x18\v \x01(\x03R\bsessions\x12\x1b\n" +
 	"\tuptime_ms\x18\f \x01(\x03R\buptimeMs\x12\x19\n" +
 	"\bdisk_low\x18\r \x01(\bR\adiskLow\x12#\n" +
-	"\rfeature_level\x18\x0e \x01(\rR\ffeatureLevel\"P\n" +
+	"\rfeature_level\x18\x0e \x01(\rR\ffeatureLevel\x12\x1a\n" +
+	"\bobserver\x18\x0f \x01(\bR\bobserver\"P\n" +
 	"\x0eForwardRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1a\n" +
@@ -1424,7 +1881,29 @@ const file_peer_proto_rawDesc = "" +
 	"\x02to\x18\x01 \x01(\tR\x02to\"A\n" +
 	"\rTransferReply\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\tR\arefused2\xc9\x04\n" +
+	"\arefused\x18\x02 \x01(\tR\arefused\"Z\n" +
+	"\x13ChangeMemberRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06remove\x18\x02 \x01(\bR\x06remove\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\\\n" +
+	"\x11ChangeMemberReply\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\tR\arefused\x12\x1d\n" +
+	"\n" +
+	"not_leader\x18\x03 \x01(\bR\tnotLeader\"&\n" +
+	"\x0eUpgradeRequest\x12\x14\n" +
+	"\x05raise\x18\x01 \x01(\bR\x05raise\"n\n" +
+	"\fUpgradeReply\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\x12\x16\n" +
+	"\x06common\x18\x02 \x01(\rR\x06common\x12\x16\n" +
+	"\x06behind\x18\x03 \x03(\tR\x06behind\x12\x18\n" +
+	"\arefused\x18\x04 \x01(\tR\arefused\"?\n" +
+	"\x11LeaderLostRequest\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x16\n" +
+	"\x06leader\x18\x02 \x01(\tR\x06leader\"9\n" +
+	"\x0fLeaderLostReply\x12\x12\n" +
+	"\x04lost\x18\x01 \x01(\bR\x04lost\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term2\xb6\x06\n" +
 	"\x04Peer\x12H\n" +
 	"\bDiscover\x12\x1e.coord.peer.v1.DiscoverRequest\x1a\x1c.coord.peer.v1.DiscoverReply\x12<\n" +
 	"\x04Join\x12\x1a.coord.peer.v1.JoinRequest\x1a\x18.coord.peer.v1.JoinReply\x12A\n" +
@@ -1433,7 +1912,11 @@ const file_peer_proto_rawDesc = "" +
 	"\aReports\x12\x1c.coord.peer.v1.ReportRequest\x1a\x1a.coord.peer.v1.ReportReply(\x010\x01\x12I\n" +
 	"\aForward\x12\x1d.coord.peer.v1.ForwardRequest\x1a\x1b.coord.peer.v1.ForwardReply(\x010\x01\x12E\n" +
 	"\aMembers\x12\x1d.coord.peer.v1.MembersRequest\x1a\x1b.coord.peer.v1.MembersReply\x12H\n" +
-	"\bTransfer\x12\x1e.coord.peer.v1.TransferRequest\x1a\x1c.coord.peer.v1.TransferReplyB(Z&github.com/coordd/coord/cluster/peerpbb\x06proto3"
+	"\bTransfer\x12\x1e.coord.peer.v1.TransferRequest\x1a\x1c.coord.peer.v1.TransferReply\x12T\n" +
+	"\fChangeMember\x12\".coord.peer.v1.ChangeMemberRequest\x1a .coord.peer.v1.ChangeMemberReply\x12E\n" +
+	"\aUpgrade\x12\x1d.coord.peer.v1.UpgradeRequest\x1a\x1b.coord.peer.v1.UpgradeReply\x12N\n" +
+	"\n" +
+	"LeaderLost\x12 .coord.peer.v1.LeaderLostRequest\x1a\x1e.coord.peer.v1.LeaderLostReplyB(Z&github.com/coordd/coord/cluster/peerpbb\x06proto3"
 
 var (
 	file_peer_proto_rawDescOnce sync.Once
@@ -1447,7 +1930,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_peer_proto_goTypes = []any{
 	(*DiscoverRequest)(nil),     // 0: coord.peer.v1.DiscoverRequest
 	(*DiscoverReply)(nil),       // 1: coord.peer.v1.DiscoverReply
@@ -1458,43 +1941,58 @@ var file_peer_proto_goTypes = []any{
 	(*ReadIndexRequest)(nil),    // 6: coord.peer.v1.ReadIndexRequest
 	(*ReadIndexReply)(nil),      // 7: coord.peer.v1.ReadIndexReply
 	(*ReportRequest)(nil),       // 8: coord.peer.v1.ReportRequest
-	(*HeardSession)(nil),        // 9: coord.peer.v1.HeardSession
-	(*ReportReply)(nil),         // 10: coord.peer.v1.ReportReply
-	(*ServerState)(nil),         // 11: coord.peer.v1.ServerState
-	(*ForwardRequest)(nil),      // 12: coord.peer.v1.ForwardRequest
-	(*ForwardReply)(nil),        // 13: coord.peer.v1.ForwardReply
-	(*MembersRequest)(nil),      // 14: coord.peer.v1.MembersRequest
-	(*MembersReply)(nil),        // 15: coord.peer.v1.MembersReply
-	(*TransferRequest)(nil),     // 16: coord.peer.v1.TransferRequest
-	(*TransferReply)(nil),       // 17: coord.peer.v1.TransferReply
-	(*MembersReply_Member)(nil), // 18: coord.peer.v1.MembersReply.Member
+	(*DigestMark)(nil),          // 9: coord.peer.v1.DigestMark
+	(*HeardSession)(nil),        // 10: coord.peer.v1.HeardSession
+	(*ReportReply)(nil),         // 11: coord.peer.v1.ReportReply
+	(*ServerState)(nil),         // 12: coord.peer.v1.ServerState
+	(*ForwardRequest)(nil),      // 13: coord.peer.v1.ForwardRequest
+	(*ForwardReply)(nil),        // 14: coord.peer.v1.ForwardReply
+	(*MembersRequest)(nil),      // 15: coord.peer.v1.MembersRequest
+	(*MembersReply)(nil),        // 16: coord.peer.v1.MembersReply
+	(*TransferRequest)(nil),     // 17: coord.peer.v1.TransferRequest
+	(*TransferReply)(nil),       // 18: coord.peer.v1.TransferReply
+	(*ChangeMemberRequest)(nil), // 19: coord.peer.v1.ChangeMemberRequest
+	(*ChangeMemberReply)(nil),   // 20: coord.peer.v1.ChangeMemberReply
+	(*UpgradeRequest)(nil),      // 21: coord.peer.v1.UpgradeRequest
+	(*UpgradeReply)(nil),        // 22: coord.peer.v1.UpgradeReply
+	(*LeaderLostRequest)(nil),   // 23: coord.peer.v1.LeaderLostRequest
+	(*LeaderLostReply)(nil),     // 24: coord.peer.v1.LeaderLostReply
+	(*MembersReply_Member)(nil), // 25: coord.peer.v1.MembersReply.Member
 }
 var file_peer_proto_depIdxs = []int32{
-	9,  // 0: coord.peer.v1.ReportRequest.heard:type_name -> coord.peer.v1.HeardSession
-	11, // 1: coord.peer.v1.ReportRequest.self:type_name -> coord.peer.v1.ServerState
-	18, // 2: coord.peer.v1.MembersReply.members:type_name -> coord.peer.v1.MembersReply.Member
-	11, // 3: coord.peer.v1.MembersReply.Member.state:type_name -> coord.peer.v1.ServerState
-	0,  // 4: coord.peer.v1.Peer.Discover:input_type -> coord.peer.v1.DiscoverRequest
-	2,  // 5: coord.peer.v1.Peer.Join:input_type -> coord.peer.v1.JoinRequest
-	4,  // 6: coord.peer.v1.Peer.Terms:input_type -> coord.peer.v1.TermRequest
-	6,  // 7: coord.peer.v1.Peer.ReadIndexes:input_type -> coord.peer.v1.ReadIndexRequest
-	8,  // 8: coord.peer.v1.Peer.Reports:input_type -> coord.peer.v1.ReportRequest
-	12, // 9: coord.peer.v1.Peer.Forward:input_type -> coord.peer.v1.ForwardRequest
-	14, // 10: coord.peer.v1.Peer.Members:input_type -> coord.peer.v1.MembersRequest
-	16, // 11: coord.peer.v1.Peer.Transfer:input_type -> coord.peer.v1.TransferRequest
-	1,  // 12: coord.peer.v1.Peer.Discover:output_type -> coord.peer.v1.DiscoverReply
-	3,  // 13: coord.peer.v1.Peer.Join:output_type -> coord.peer.v1.JoinReply
-	5,  // 14: coord.peer.v1.Peer.Terms:output_type -> coord.peer.v1.TermReply
-	7,  // 15: coord.peer.v1.Peer.ReadIndexes:output_type -> coord.peer.v1.ReadIndexReply
-	10, // 16: coord.peer.v1.Peer.Reports:output_type -> coord.peer.v1.ReportReply
-	13, // 17: coord.peer.v1.Peer.Forward:output_type -> coord.peer.v1.ForwardReply
-	15, // 18: coord.peer.v1.Peer.Members:output_type -> coord.peer.v1.MembersReply
-	17, // 19: coord.peer.v1.Peer.Transfer:output_type -> coord.peer.v1.TransferReply
-	12, // [12:20] is the sub-list for method output_type
-	4,  // [4:12] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	10, // 0: coord.peer.v1.ReportRequest.heard:type_name -> coord.peer.v1.HeardSession
+	12, // 1: coord.peer.v1.ReportRequest.self:type_name -> coord.peer.v1.ServerState
+	9,  // 2: coord.peer.v1.ReportRequest.digests:type_name -> coord.peer.v1.DigestMark
+	9,  // 3: coord.peer.v1.ReportReply.differs:type_name -> coord.peer.v1.DigestMark
+	25, // 4: coord.peer.v1.MembersReply.members:type_name -> coord.peer.v1.MembersReply.Member
+	12, // 5: coord.peer.v1.MembersReply.Member.state:type_name -> coord.peer.v1.ServerState
+	0,  // 6: coord.peer.v1.Peer.Discover:input_type -> coord.peer.v1.DiscoverRequest
+	2,  // 7: coord.peer.v1.Peer.Join:input_type -> coord.peer.v1.JoinRequest
+	4,  // 8: coord.peer.v1.Peer.Terms:input_type -> coord.peer.v1.TermRequest
+	6,  // 9: coord.peer.v1.Peer.ReadIndexes:input_type -> coord.peer.v1.ReadIndexRequest
+	8,  // 10: coord.peer.v1.Peer.Reports:input_type -> coord.peer.v1.ReportRequest
+	13, // 11: coord.peer.v1.Peer.Forward:input_type -> coord.peer.v1.ForwardRequest
+	15, // 12: coord.peer.v1.Peer.Members:input_type -> coord.peer.v1.MembersRequest
+	17, // 13: coord.peer.v1.Peer.Transfer:input_type -> coord.peer.v1.TransferRequest
+	19, // 14: coord.peer.v1.Peer.ChangeMember:input_type -> coord.peer.v1.ChangeMemberRequest
+	21, // 15: coord.peer.v1.Peer.Upgrade:input_type -> coord.peer.v1.UpgradeRequest
+	23, // 16: coord.peer.v1.Peer.LeaderLost:input_type -> coord.peer.v1.LeaderLostRequest
+	1,  // 17: coord.peer.v1.Peer.Discover:output_type -> coord.peer.v1.DiscoverReply
+	3,  // 18: coord.peer.v1.Peer.Join:output_type -> coord.peer.v1.JoinReply
+	5,  // 19: coord.peer.v1.Peer.Terms:output_type -> coord.peer.v1.TermReply
+	7,  // 20: coord.peer.v1.Peer.ReadIndexes:output_type -> coord.peer.v1.ReadIndexReply
+	11, // 21: coord.peer.v1.Peer.Reports:output_type -> coord.peer.v1.ReportReply
+	14, // 22: coord.peer.v1.Peer.Forward:output_type -> coord.peer.v1.ForwardReply
+	16, // 23: coord.peer.v1.Peer.Members:output_type -> coord.peer.v1.MembersReply
+	18, // 24: coord.peer.v1.Peer.Transfer:output_type -> coord.peer.v1.TransferReply
+	20, // 25: coord.peer.v1.Peer.ChangeMember:output_type -> coord.peer.v1.ChangeMemberReply
+	22, // 26: coord.peer.v1.Peer.Upgrade:output_type -> coord.peer.v1.UpgradeReply
+	24, // 27: coord.peer.v1.Peer.LeaderLost:output_type -> coord.peer.v1.LeaderLostReply
+	17, // [17:28] is the sub-list for method output_type
+	6,  // [6:17] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -1508,7 +2006,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

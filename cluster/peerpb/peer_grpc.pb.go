@@ -21,14 +21,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Peer_Discover_FullMethodName    = "/coord.peer.v1.Peer/Discover"
-	Peer_Join_FullMethodName        = "/coord.peer.v1.Peer/Join"
-	Peer_Terms_FullMethodName       = "/coord.peer.v1.Peer/Terms"
-	Peer_ReadIndexes_FullMethodName = "/coord.peer.v1.Peer/ReadIndexes"
-	Peer_Reports_FullMethodName     = "/coord.peer.v1.Peer/Reports"
-	Peer_Forward_FullMethodName     = "/coord.peer.v1.Peer/Forward"
-	Peer_Members_FullMethodName     = "/coord.peer.v1.Peer/Members"
-	Peer_Transfer_FullMethodName    = "/coord.peer.v1.Peer/Transfer"
+	Peer_Discover_FullMethodName     = "/coord.peer.v1.Peer/Discover"
+	Peer_Join_FullMethodName         = "/coord.peer.v1.Peer/Join"
+	Peer_Terms_FullMethodName        = "/coord.peer.v1.Peer/Terms"
+	Peer_ReadIndexes_FullMethodName  = "/coord.peer.v1.Peer/ReadIndexes"
+	Peer_Reports_FullMethodName      = "/coord.peer.v1.Peer/Reports"
+	Peer_Forward_FullMethodName      = "/coord.peer.v1.Peer/Forward"
+	Peer_Members_FullMethodName      = "/coord.peer.v1.Peer/Members"
+	Peer_Transfer_FullMethodName     = "/coord.peer.v1.Peer/Transfer"
+	Peer_ChangeMember_FullMethodName = "/coord.peer.v1.Peer/ChangeMember"
+	Peer_Upgrade_FullMethodName      = "/coord.peer.v1.Peer/Upgrade"
+	Peer_LeaderLost_FullMethodName   = "/coord.peer.v1.Peer/LeaderLost"
 )
 
 // PeerClient is the client API for Peer service.
@@ -50,6 +53,12 @@ type PeerClient interface {
 	Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersReply, error)
 	// Transfer asks the leader to hand over.
 	Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error)
+	// ChangeMember asks the leader to remove a server or to give it a vote.
+	ChangeMember(ctx context.Context, in *ChangeMemberRequest, opts ...grpc.CallOption) (*ChangeMemberReply, error)
+	// Upgrade asks the leader for the common feature level, or to raise it.
+	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeReply, error)
+	// LeaderLost asks whether the other one has lost its leader, too.
+	LeaderLost(ctx context.Context, in *LeaderLostRequest, opts ...grpc.CallOption) (*LeaderLostReply, error)
 }
 
 type peerClient struct {
@@ -152,6 +161,36 @@ func (c *peerClient) Transfer(ctx context.Context, in *TransferRequest, opts ...
 	return out, nil
 }
 
+func (c *peerClient) ChangeMember(ctx context.Context, in *ChangeMemberRequest, opts ...grpc.CallOption) (*ChangeMemberReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeMemberReply)
+	err := c.cc.Invoke(ctx, Peer_ChangeMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *peerClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeReply)
+	err := c.cc.Invoke(ctx, Peer_Upgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *peerClient) LeaderLost(ctx context.Context, in *LeaderLostRequest, opts ...grpc.CallOption) (*LeaderLostReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaderLostReply)
+	err := c.cc.Invoke(ctx, Peer_LeaderLost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeerServer is the server API for Peer service.
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
@@ -171,6 +210,12 @@ type PeerServer interface {
 	Members(context.Context, *MembersRequest) (*MembersReply, error)
 	// Transfer asks the leader to hand over.
 	Transfer(context.Context, *TransferRequest) (*TransferReply, error)
+	// ChangeMember asks the leader to remove a server or to give it a vote.
+	ChangeMember(context.Context, *ChangeMemberRequest) (*ChangeMemberReply, error)
+	// Upgrade asks the leader for the common feature level, or to raise it.
+	Upgrade(context.Context, *UpgradeRequest) (*UpgradeReply, error)
+	// LeaderLost asks whether the other one has lost its leader, too.
+	LeaderLost(context.Context, *LeaderLostRequest) (*LeaderLostReply, error)
 	mustEmbedUnimplementedPeerServer()
 }
 
@@ -204,6 +249,15 @@ func (UnimplementedPeerServer) Members(context.Context, *MembersRequest) (*Membe
 }
 func (UnimplementedPeerServer) Transfer(context.Context, *TransferRequest) (*TransferReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Transfer not implemented")
+}
+func (UnimplementedPeerServer) ChangeMember(context.Context, *ChangeMemberRequest) (*ChangeMemberReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeMember not implemented")
+}
+func (UnimplementedPeerServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
+}
+func (UnimplementedPeerServer) LeaderLost(context.Context, *LeaderLostRequest) (*LeaderLostReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method LeaderLost not implemented")
 }
 func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
 func (UnimplementedPeerServer) testEmbeddedByValue()              {}
@@ -326,6 +380,60 @@ func _Peer_Transfer_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_ChangeMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).ChangeMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_ChangeMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).ChangeMember(ctx, req.(*ChangeMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Peer_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Upgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Upgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Upgrade(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Peer_LeaderLost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaderLostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).LeaderLost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_LeaderLost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).LeaderLost(ctx, req.(*LeaderLostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -348,6 +456,18 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Transfer",
 			Handler:    _Peer_Transfer_Handler,
+		},
+		{
+			MethodName: "ChangeMember",
+			Handler:    _Peer_ChangeMember_Handler,
+		},
+		{
+			MethodName: "Upgrade",
+			Handler:    _Peer_Upgrade_Handler,
+		},
+		{
+			MethodName: "LeaderLost",
+			Handler:    _Peer_LeaderLost_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
