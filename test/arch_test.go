@@ -31,9 +31,11 @@ var arrows = map[string][]string{
 	"fence":   {"zxid"},
 	"recipes": {"client", "fence", "znode", "session", "zxid"},
 
+	"internal/backupfile":   {"api", "fsm", "znode", "session", "zxid"},
 	"internal/localcluster": {"server", "client", "cluster", "api", "znode", "session", "zxid", leaves},
 	"internal/recipetest":   {"coordtest", "client", "api", "fence", "recipes", "znode", "session", "zxid", leaves},
 	"internal/demo":         {"client", "recipes", "fence", "api", "znode", "session", "zxid", "internal/pgtest", leaves},
+	"internal/check":        {"client", "recipes", "fence", "znode", "session", "zxid"},
 	"internal/pgtest":       {leaves},
 	"internal/mariadbtest":  {leaves},
 	"internal/zkimport":     {"client", "wire", "znode", "session", "zxid"},
