@@ -97,22 +97,27 @@ type Config struct {
 	// their watch, for tests: it may block, as a disk does that stalls, and its
 	// error is that of a disk that has failed. nil is no call.
 	BeforeWrite func() error
-	// faults are for tests of this package.
-	faults testFaults
+	// Faults disturb the server, for tests.
+	Faults Faults
+	// transport stands between Raft and the network, for tests of this package.
+	transport transportFaults
 }
 
-// testFaults disturb a node where the network cannot. The zero value does not.
-type testFaults struct {
-	// transport stands between Raft and the network.
-	transport transportFaults
-	// forward may repeat or drop commands that are offered to a leader.
-	forward func(cmds [][]byte) [][]byte
-	// report may lose a report before or after it was sent.
-	report func(sent bool) error
-	// apply is called before a log entry is applied.
-	apply func(index uint64)
-	// free takes the place of the room on the disk.
-	free func(dir string) (int64, error)
+// Faults disturb a server where its network, clock and disk cannot, for tests.
+// The zero value disturbs nothing. All are called on many goroutines.
+type Faults struct {
+	// Forward may repeat, drop and reorder the commands of one message that is
+	// offered to a leader. It may change the slice, not the commands.
+	Forward func(cmds [][]byte) [][]byte
+	// Report may lose a report before or after it was sent.
+	Report func(sent bool) error
+	// Apply is called before a log entry is applied, and may block.
+	Apply func(index uint64)
+	// Written is called after each write to the log and to the votes, when it is
+	// on the disk and nobody has heard of it. Its error is that of the write.
+	Written func() error
+	// FreeBytes takes the place of the room on the disk.
+	FreeBytes func(dir string) (int64, error)
 }
 
 // PeerTLS has the two sides of mutual TLS between servers. Both or none is set.

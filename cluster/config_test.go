@@ -132,7 +132,7 @@ func TestWritesAreRefusedOnlyWhenAQuorumIsShortOfRoom(t *testing.T) {
 	tune := func(c *Config) {
 		i := c.Name[1] - '0'
 		c.DiskReserve = 1 << 20
-		c.faults.free = func(string) (int64, error) {
+		c.Faults.FreeBytes = func(string) (int64, error) {
 			if short[i].Load() {
 				return 0, nil
 			}

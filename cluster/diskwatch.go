@@ -29,6 +29,7 @@ type diskWatch struct {
 	deadline time.Duration // 0: no deadline
 	fail     func(error)   // called at most once, on a goroutine of its own or the writer's
 	before   func() error  // called before each write, as a part of it; nil: no call
+	after    func() error  // called after each write that was done, as a part of it; nil: no call
 
 	once   sync.Once
 	failed atomic.Bool
@@ -45,10 +46,7 @@ func (w *diskWatch) do(op string, write func() error) error {
 		return fmt.Errorf("%s: %w", op, errDiskFailed)
 	}
 	stop := w.arm(op)
-	err := w.begin()
-	if err == nil {
-		err = write()
-	}
+	err := w.whole(write)
 	stop()
 	if err != nil {
 		w.report(fmt.Errorf("%s: %w: %w", op, errDiskFailed, err))
@@ -60,11 +58,17 @@ func (w *diskWatch) do(op string, write func() error) error {
 	return nil
 }
 
-func (w *diskWatch) begin() error {
-	if w.before == nil {
-		return nil
+// whole is a write with what tests have put around it.
+func (w *diskWatch) whole(write func() error) error {
+	for _, part := range []func() error{w.before, write, w.after} {
+		if part == nil {
+			continue
+		}
+		if err := part(); err != nil {
+			return err
+		}
 	}
-	return w.before()
+	return nil
 }
 
 // stallSlices is how often the deadline of a write is looked at. A slice counts

@@ -101,7 +101,7 @@ func TestPendingWritesSurviveTheLeaderExactlyOnce(t *testing.T) {
 func TestEveryCommandDuplicatedOnTheForwardStreamIsDoneOnce(t *testing.T) {
 	var duplicated atomic.Int64
 	tune := func(c *Config) {
-		c.faults.forward = func(cmds [][]byte) (out [][]byte) {
+		c.Faults.Forward = func(cmds [][]byte) (out [][]byte) {
 			for i, cmd := range cmds {
 				out = append(out, cmd, cmds[rand.N(i+1)], cmd)
 				duplicated.Add(2)
@@ -136,7 +136,7 @@ func TestEveryCommandDuplicatedOnTheForwardStreamIsDoneOnce(t *testing.T) {
 
 func TestCommandsLostOnTheForwardStreamAreOfferedAgain(t *testing.T) {
 	tune := func(c *Config) {
-		c.faults.forward = func(cmds [][]byte) (out [][]byte) {
+		c.Faults.Forward = func(cmds [][]byte) (out [][]byte) {
 			for _, cmd := range cmds {
 				if rand.N(10) > 0 {
 					out = append(out, cmd)

@@ -66,7 +66,7 @@ func (n *Node) offerTo(ctx context.Context, leader serverID, term uint64) error 
 	}
 	for {
 		for cmds := n.fwd.take(); len(cmds) > 0; cmds = n.fwd.take() {
-			if f := n.cfg.faults.forward; f != nil {
+			if f := n.cfg.Faults.Forward; f != nil {
 				cmds = f(cmds)
 			}
 			if err := o.send(cmds); err != nil {

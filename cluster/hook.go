@@ -85,7 +85,7 @@ var _ raft.ConfigurationStore = stateMachine{}
 
 // Apply implements raft.FSM.
 func (s stateMachine) Apply(l *raft.Log) any {
-	if f := s.node.cfg.faults.apply; f != nil {
+	if f := s.node.cfg.Faults.Apply; f != nil {
 		f(l.Index)
 	}
 	start := time.Now()

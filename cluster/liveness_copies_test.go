@@ -63,8 +63,8 @@ func TestLateCopyOfAnAttachTakesNoSuspicionBack(t *testing.T) {
 	late := &copier{kind: fsm.CmdAttach}
 	tune := func(c *Config) {
 		i := c.Name[1] - '0'
-		c.faults.forward = late.forward
-		c.faults.report = func(sent bool) error {
+		c.Faults.Forward = late.forward
+		c.Faults.Report = func(sent bool) error {
 			if losing[i].Load() && !sent {
 				return errors.New("lost")
 			}
@@ -104,7 +104,7 @@ func TestLateCopyOfAnAttachTakesNoSuspicionBack(t *testing.T) {
 // leader must not watch over that session again, for ever.
 func TestLateCopyOfAnOpenBringsNoSessionBack(t *testing.T) {
 	late := &copier{kind: fsm.CmdOpen}
-	inFakeTime(t, 3, func(c *Config) { c.faults.forward = late.forward }, func(w *world) {
+	inFakeTime(t, 3, func(c *Config) { c.Faults.Forward = late.forward }, func(w *world) {
 		w.start()
 		w.awaitFormed()
 		f := w.followers()[0]
@@ -125,7 +125,7 @@ func TestLateCopyOfAnOpenBringsNoSessionBack(t *testing.T) {
 func TestSuspicionIsQueuedInTheStepThatMarksIt(t *testing.T) {
 	var losing atomic.Bool
 	inFakeTime(t, 3, func(c *Config) {
-		c.faults.report = func(bool) error {
+		c.Faults.Report = func(bool) error {
 			if losing.Load() {
 				return errors.New("lost")
 			}

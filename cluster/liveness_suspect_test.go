@@ -17,13 +17,13 @@ import (
 func TestSignIsNotAnsweredWhileItsSessionIsMarkedAgain(t *testing.T) {
 	var losing, stuck atomic.Bool
 	inFakeTime(t, 3, func(c *Config) {
-		c.faults.report = func(bool) error {
+		c.Faults.Report = func(bool) error {
 			if losing.Load() {
 				return errors.New("lost")
 			}
 			return nil
 		}
-		c.faults.apply = func(uint64) {
+		c.Faults.Apply = func(uint64) {
 			for stuck.Load() {
 				time.Sleep(5 * time.Millisecond)
 			}

@@ -174,7 +174,7 @@ func TestLostReportsNeverLetAClientBelieveTooLong(t *testing.T) {
 		var losing [4]atomic.Bool
 		tune := func(c *Config) {
 			i := c.Name[1] - '0'
-			c.faults.report = func(sent bool) error {
+			c.Faults.Report = func(sent bool) error {
 				if losing[i].Load() && sent == afterwards {
 					return errors.New("lost")
 				}
@@ -281,7 +281,7 @@ func TestOldServerOfAMovedSessionCannotExpireIt(t *testing.T) {
 	var stuck [4]atomic.Bool
 	tune := func(c *Config) {
 		i := c.Name[1] - '0'
-		c.faults.apply = func(uint64) {
+		c.Faults.Apply = func(uint64) {
 			for stuck[i].Load() {
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -413,7 +413,7 @@ func TestAnswerAfterASuspicionHoldsUnderTheNextLeader(t *testing.T) {
 	var losing [4]atomic.Bool
 	tune := func(c *Config) {
 		i := c.Name[1] - '0'
-		c.faults.report = func(sent bool) error {
+		c.Faults.Report = func(sent bool) error {
 			if losing[i].Load() && !sent {
 				return errors.New("lost")
 			}
@@ -469,7 +469,7 @@ func (c *cutOnTransfer) afterAnswer(_ raft.ServerID, kind rpcKind) error {
 func TestHeartbeatIsNotAnsweredByALeaderThatIsDeposed(t *testing.T) {
 	faults := &cutOnTransfer{}
 	tune := func(c *Config) {
-		c.faults.transport = faults
+		c.transport = faults
 		c.SessionMin = testTimeout / 10 // reports must be frequent to meet the moment
 	}
 	inFakeTime(t, 3, tune, func(w *world) {
@@ -508,7 +508,7 @@ func TestOnlyTheOwnerLowersWhatANewLeaderAssumes(t *testing.T) {
 	for _, owner := range []bool{false, true} {
 		var losing atomic.Bool
 		inFakeTime(t, 3, func(c *Config) {
-			c.faults.report = func(bool) error {
+			c.Faults.Report = func(bool) error {
 				if losing.Load() {
 					return errors.New("lost")
 				}

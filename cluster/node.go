@@ -83,7 +83,8 @@ func Open(cfg Config) (_ *Node, err error) {
 	raftLog := newRaftLogger(n.log)
 	n.stores, err = openStores(storeConfig{
 		dir: cfg.DataDir, name: cfg.Name, kind: logStoreKind(cfg.LogStore), writeDeadline: cfg.WriteDeadline,
-		fail: n.fatal, beforeWrite: cfg.BeforeWrite, onSync: n.synced, log: raftLog,
+		fail: n.fatal, beforeWrite: cfg.BeforeWrite, written: cfg.Faults.Written,
+		onSync: n.synced, log: raftLog,
 	})
 	if err != nil {
 		return nil, err
@@ -121,8 +122,8 @@ func (n *Node) makeParts() {
 	n.reporter = newReporter(n)
 	n.form = &formation{node: n}
 	n.disk = newDiskRoom(n.cfg.DataDir, max(n.cfg.DiskReserve, 0))
-	if n.cfg.faults.free != nil {
-		n.disk.free = n.cfg.faults.free
+	if n.cfg.Faults.FreeBytes != nil {
+		n.disk.free = n.cfg.Faults.FreeBytes
 	}
 	n.snapshots = newSnapshots(n)
 	n.dialing = newInterrupter()

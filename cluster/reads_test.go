@@ -19,7 +19,7 @@ func TestAlternatingLinearizableReadsNeverGoBack(t *testing.T) {
 	slow.Store("")
 	tune := func(c *Config) {
 		name := c.Name
-		c.faults.apply = func(uint64) {
+		c.Faults.Apply = func(uint64) {
 			if slow.Load() == name {
 				time.Sleep(20 * time.Millisecond)
 			}
@@ -145,7 +145,7 @@ func TestStaleAgeCountsWhatIsApplied(t *testing.T) {
 	stuck.Store("")
 	tune := func(c *Config) {
 		name := c.Name
-		c.faults.apply = func(uint64) {
+		c.Faults.Apply = func(uint64) {
 			for stuck.Load() == name {
 				time.Sleep(10 * time.Millisecond)
 			}

@@ -91,7 +91,7 @@ func (r *reporter) reportOnce(ctx context.Context, link *leaderDialogue[peerpb.R
 func (r *reporter) send(ctx context.Context, link *leaderDialogue[peerpb.ReportRequest, peerpb.ReportReply],
 	leader serverID, req *peerpb.ReportRequest,
 ) (*peerpb.ReportReply, error) {
-	lose := r.node.cfg.faults.report
+	lose := r.node.cfg.Faults.Report
 	if lose == nil {
 		lose = func(bool) error { return nil }
 	}

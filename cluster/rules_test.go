@@ -32,7 +32,7 @@ func (g *appendGate) afterAnswer(raft.ServerID, rpcKind) error { return nil }
 // far that is: the commit index it has is an old one.
 func TestNewLeaderAnswersNoReadBeforeItsEpochIsOpen(t *testing.T) {
 	gate := &appendGate{}
-	inFakeTime(t, 3, func(c *Config) { c.faults.transport = gate }, func(w *world) {
+	inFakeTime(t, 3, func(c *Config) { c.transport = gate }, func(w *world) {
 		w.start()
 		w.awaitFormed()
 		w.converged()
@@ -59,7 +59,7 @@ func TestNewLeaderAnswersNoReadBeforeItsEpochIsOpen(t *testing.T) {
 func TestCommandsKeepASessionAliveWithoutReports(t *testing.T) {
 	var losing atomic.Bool
 	tune := func(c *Config) {
-		c.faults.report = func(bool) error {
+		c.Faults.Report = func(bool) error {
 			if losing.Load() {
 				return errors.New("lost")
 			}

@@ -13,7 +13,7 @@ import (
 func TestUncountedSignOfLifeGrowsOldWhileAReportHangs(t *testing.T) {
 	var hangs atomic.Bool
 	tune := func(c *Config) {
-		c.faults.report = func(sent bool) error {
+		c.Faults.Report = func(sent bool) error {
 			if hangs.Load() && !sent {
 				time.Sleep(2 * time.Second)
 				return errors.New("lost")

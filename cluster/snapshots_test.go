@@ -156,7 +156,7 @@ func TestSnapshotOverAnOpenOfferingSettlesWhatIsPending(t *testing.T) {
 	deaf.to.Store("")
 	inFakeTime(t, 3, func(c *Config) {
 		smallSnapshots(c)
-		c.faults.transport = deaf
+		c.transport = deaf
 	}, func(w *world) {
 		w.start()
 		w.awaitFormed()

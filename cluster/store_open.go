@@ -30,6 +30,8 @@ type storeConfig struct {
 	fail func(error)
 	// beforeWrite is called before each write, see Config.BeforeWrite.
 	beforeWrite func() error
+	// written is called after each write, see Faults.Written.
+	written func() error
 	// onSync hears of each append to the log; nil if nobody asks. It must not block.
 	onSync func(took time.Duration, entries, bytes int)
 	log    hclog.Logger
@@ -64,7 +66,7 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 		return nil, err
 	}
 	s := &stores{dir: cfg.dir, lock: lock, watch: newDiskWatch(cfg.writeDeadline, cfg.fail)}
-	s.watch.before = cfg.beforeWrite
+	s.watch.before, s.watch.after = cfg.beforeWrite, cfg.written
 	defer func() {
 		if err != nil {
 			_ = s.close() // the first error says more

@@ -14,6 +14,13 @@ func (n *Network) Cut(a, b string) (heal func()) {
 	return n.disturb(func(by int) { n.cuts[between(a, b)] += by })
 }
 
+// CutOneWay makes nothing pass from one host to another until heal is called,
+// while the other direction carries: a firewall that was set up in one place
+// only. No connection is made meanwhile, as that takes both directions.
+func (n *Network) CutOneWay(from, to string) (heal func()) {
+	return n.disturb(func(by int) { n.oneWay[route{from, to}] += by })
+}
+
 // CutOff cuts a host off from every other, also from those to come.
 func (n *Network) CutOff(host string) (heal func()) {
 	return n.disturb(func(by int) { n.cutOff[host] += by })
@@ -99,12 +106,12 @@ func (n *Network) reset(which func(*pipe) bool) {
 	}
 }
 
-// blockedLocked says that nothing passes between two hosts.
-func (n *Network) blockedLocked(a, b string) bool {
-	if a == b {
+// blockedLocked says that nothing passes from one host to another.
+func (n *Network) blockedLocked(from, to string) bool {
+	if from == to {
 		return false // a machine always reaches itself
 	}
-	return n.cuts[between(a, b)] > 0 || n.cutOff[a] > 0 || n.cutOff[b] > 0
+	return n.cuts[between(from, to)] > 0 || n.oneWay[route{from, to}] > 0 || n.cutOff[from] > 0 || n.cutOff[to] > 0
 }
 
 // refreshLocked tells everybody who may wait for it that the network has changed.

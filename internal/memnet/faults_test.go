@@ -1,6 +1,7 @@
 package memnet
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -42,6 +43,35 @@ func TestWhatIsCutGoesOnAfterTheHealing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCutOfOneDirectionLeavesTheOther to connections that are there, and none can
+// be made.
+func TestCutOfOneDirectionLeavesTheOther(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, n *Network) {
+		here, there := connected(t, n)
+		heal := n.CutOneWay("a", "b")
+		send(t, here, "one")
+		send(t, there, "two")
+		if got := receive(t, there); got != "" {
+			t.Errorf("through the cut came %q", got)
+		}
+		if got := receive(t, here); got != "two" {
+			t.Errorf("the other way came %q", got)
+		}
+		for _, ends := range [][2]string{{"a", "b:1"}, {"b", "a:1"}} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := n.Dial(ctx, ends[0], ends[1]); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("dial from %s to %s: %v", ends[0], ends[1], err)
+			}
+			cancel()
+		}
+		heal()
+		heal() // does nothing
+		if got := receive(t, there); got != "one" {
+			t.Errorf("afterwards came %q", got)
+		}
+	})
 }
 
 func TestCutsAddUp(t *testing.T) {

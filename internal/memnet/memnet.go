@@ -26,6 +26,7 @@ type Network struct {
 	listeners map[string]*listener
 	conns     map[*pipe]struct{} // one for each direction of a connection
 	cuts      map[link]int
+	oneWay    map[route]int
 	cutOff    map[string]int
 	frozen    map[string]int
 	down      map[string]int
@@ -37,13 +38,17 @@ type Network struct {
 // link names two hosts, in order.
 type link struct{ a, b string }
 
+// route is one direction of a link.
+type route struct{ from, to string }
+
 func between(a, b string) link { return link{min(a, b), max(a, b)} }
 
 // New makes a network without hosts.
 func New() *Network {
 	return &Network{
 		changed: make(chan struct{}), listeners: map[string]*listener{}, conns: map[*pipe]struct{}{},
-		cuts: map[link]int{}, cutOff: map[string]int{}, frozen: map[string]int{}, down: map[string]int{}, delays: map[link]time.Duration{},
+		cuts: map[link]int{}, oneWay: map[route]int{}, cutOff: map[string]int{}, frozen: map[string]int{}, down: map[string]int{},
+		delays:   map[link]time.Duration{},
 		lastPort: 40_000,
 	}
 }
@@ -90,7 +95,7 @@ func (n *Network) tryDial(from, address string) (_ net.Conn, changed <-chan stru
 	if n.down[from] > 0 {
 		return nil, nil, opError("dial", address, syscall.ECONNREFUSED)
 	}
-	if n.blockedLocked(from, to) || n.frozen[from] > 0 {
+	if n.blockedLocked(from, to) || n.blockedLocked(to, from) || n.frozen[from] > 0 {
 		return nil, n.changed, nil
 	}
 	l := n.listeners[address]
