@@ -51,6 +51,7 @@ func (m *Machine) applyEntry(at position, data []byte) error {
 		if n, last, err = m.decodeChunk(&b); err != nil {
 			return err
 		}
+		m.awaitBuild(n)
 		err = m.applyChunk(n, b.clock, first, last)
 		m.release(n)
 		if err != nil {
@@ -121,6 +122,7 @@ func (m *Machine) beginEntry(clock int64) {
 	}
 	m.state.Clock = max(m.state.Clock, clock)
 	m.state.Sessions.ForgetRequests(m.state.Clock)
+	m.dropIdleRestore()
 }
 
 func (m *Machine) endEntry() {
@@ -134,8 +136,11 @@ func (m *Machine) applyCommand(c *Command) {
 		m.tx.Changes = nil
 	}
 	m.tx.Changes = m.tx.Changes[:0]
-	m.opened, m.ended = nil, m.ended[:0]
+	m.opened, m.ended, m.swapped = nil, m.ended[:0], false
 	r := m.judge(c)
+	if m.swapped {
+		m.hook.Restored(m.now.index, m.state.Zxid)
+	}
 	m.hook.Applied(r, m.tx.Changes)
 	if s := m.opened; s != nil {
 		m.hook.SessionOpened(s.ID, s.Protocol)
@@ -198,6 +203,12 @@ func (m *Machine) do(c *Command) *Result {
 		return m.raiseFeature(c)
 	case CmdRemoveServer:
 		return m.removeServer(c)
+	case CmdRestoreBegin:
+		return m.restoreBegin(c)
+	case CmdRestoreChunk:
+		return m.restoreChunk(c)
+	case CmdRestoreCommit:
+		return m.restoreCommit(c)
 	}
 	return newResult(c, StatusDone, ErrUnimplemented) // the decoder knows no other
 }

@@ -56,6 +56,9 @@ func sampleCommands() []*Command {
 		{Kind: CmdKill, Line: onServer, Seq: 7, Kill: &Kill{Session: 4, Reason: session.Killed}},
 		{Kind: CmdFeature, Term: 9, Feature: 2},
 		{Kind: CmdRemoveServer, Term: 9, Server: "n3~1"},
+		{Kind: CmdRestoreBegin, Line: onServer, Seq: 8, Begin: &RestoreBegin{ID: "r", Nonce: session.Nonce{3}, Size: 1 << 40, SHA256: [32]byte{7}}},
+		{Kind: CmdRestoreChunk, Line: onServer, Seq: 9, Chunk: &RestoreChunk{Nonce: session.Nonce{3}, Offset: 1 << 33, Data: []byte("bytes")}},
+		{Kind: CmdRestoreCommit, Line: onServer, Seq: 10, Commit: &RestoreCommit{Nonce: session.Nonce{3}, MinEpoch: 1<<32 - 1, IntoEmpty: true, Abandon: true}},
 	}
 }
 

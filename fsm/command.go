@@ -58,6 +58,9 @@ type Command struct {
 	Kill       *Kill              // CmdKill
 	Feature    uint32             // CmdFeature
 	Server     string             // CmdRemoveServer: name~incarnation
+	Begin      *RestoreBegin      // CmdRestoreBegin
+	Chunk      *RestoreChunk      // CmdRestoreChunk
+	Commit     *RestoreCommit     // CmdRestoreCommit
 }
 
 // Write is a change of the tree: one op, or a multi that is all or nothing.

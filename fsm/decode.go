@@ -9,7 +9,7 @@ import (
 	"github.com/coordd/coord/zxid"
 )
 
-// DecodeCommand decodes b into c, which is overwritten. Data of ops aliases b;
+// DecodeCommand decodes b into c, which is overwritten. Data of ops and chunks aliases b;
 // everything else is copied. Bytes that AppendCommand would not have written
 // are refused with ErrBadCommand.
 func DecodeCommand(b []byte, c *Command) error {
@@ -52,15 +52,15 @@ func (d *decoder) decode(b []byte) error {
 
 // release lets go of the bytes that were decoded: the data of ops points into
 // them, and a decoder that is not used for a while would pin them.
-func (d *decoder) release() { clear(d.ops) }
+func (d *decoder) release() { clear(d.ops); d.Chunk = nil }
 
 func (d *decoder) header(r *reader) {
 	if v := r.byte(); r.err == nil && v != commandVersion {
-		r.fail("format version %d, this server knows %d", v, commandVersion)
+		r.fail("command of format version %d, this server knows %d; it is older than what wrote the log", v, commandVersion)
 	}
 	d.Kind = Kind(r.byte())
 	if r.err == nil && !d.Kind.known() {
-		r.fail("unknown kind %d", d.Kind)
+		r.fail("command of kind %d, this server knows kinds up to %d; it is older than what wrote the log", uint8(d.Kind), uint8(lastKind))
 	}
 	d.Attempt = r.uint32()
 	d.line(r)
@@ -129,6 +129,12 @@ func (d *decoder) body(r *reader) {
 		d.Feature = uint32(r.narrow(math.MaxUint32))
 	case CmdRemoveServer:
 		d.Server = r.string()
+	case CmdRestoreBegin:
+		d.Begin = restoreBegin(r)
+	case CmdRestoreChunk:
+		d.Chunk = restoreChunk(r)
+	case CmdRestoreCommit:
+		d.Commit = restoreCommit(r)
 	case CmdClose: // has no body
 	}
 }

@@ -21,9 +21,13 @@ func (m *Machine) Digest() (digest, index uint64, z zxid.ID) {
 
 // digestOf leaves out index and term of the last entry: they move with entries
 // that change nothing, and say nothing about the state.
-func digestOf(v *View) uint64 {
-	h := hash(0).uint64(digestVersion).uint64(v.Tree.Digest()).uint64(v.Sessions.Digest())
+func digestOf(v *View) uint64 { return digestWith(v, v.Tree.Digest(), v.Sessions.Digest()) }
+
+// digestWith is digestOf with the digests of the two tables given.
+func digestWith(v *View, tree, table uint64) uint64 {
+	h := hash(0).uint64(digestVersion).uint64(tree).uint64(table)
 	h = h.uint64(uint64(v.Zxid)).uint64(v.EpochTerm).uint64(uint64(v.Clock))
 	h = h.string(v.ClusterID).uint64(uint64(v.FeatureLevel))
+	h = v.restoring.digest(v.LastRestore.digest(h))
 	return uint64(h)
 }

@@ -100,6 +100,12 @@ func appendBody(dst []byte, c *Command) []byte {
 		return binary.AppendUvarint(dst, uint64(c.Feature))
 	case CmdRemoveServer:
 		return appendString(dst, c.Server)
+	case CmdRestoreBegin:
+		return appendRestoreBegin(dst, orEmpty(c.Begin))
+	case CmdRestoreChunk:
+		return appendRestoreChunk(dst, orEmpty(c.Chunk))
+	case CmdRestoreCommit:
+		return appendRestoreCommit(dst, orEmpty(c.Commit))
 	default: // Close has no body
 		return dst
 	}

@@ -22,7 +22,9 @@ type Hook interface {
 	EntryDone(index, term uint64, last zxid.ID)
 	// Restored is called when a snapshot has taken the place of the state, in
 	// the same critical section. Nothing between the old state and the new was
-	// or will be Applied.
+	// or will be Applied. It is also called when a backup has been restored, in
+	// front of the Applied of that command and of SessionEnded for each session:
+	// no changes lead from the old tree to the new one.
 	Restored(index uint64, last zxid.ID)
 }
 

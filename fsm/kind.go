@@ -41,8 +41,15 @@ const (
 	CmdFeature Kind = 15
 	// CmdRemoveServer forgets the number line of a server that left. Leader only.
 	CmdRemoveServer Kind = 16
+	// CmdRestoreBegin makes room for a backup. This and the next two are on the
+	// line of the server that carries the restore out.
+	CmdRestoreBegin Kind = 17
+	// CmdRestoreChunk brings the next bytes of the backup.
+	CmdRestoreChunk Kind = 18
+	// CmdRestoreCommit puts the backup in the place of the tree.
+	CmdRestoreCommit Kind = 19
 
-	lastKind = CmdRemoveServer
+	lastKind = CmdRestoreCommit
 )
 
 var kindNames = [...]string{
@@ -62,6 +69,10 @@ var kindNames = [...]string{
 	CmdKill:         "kill",
 	CmdFeature:      "feature",
 	CmdRemoveServer: "remove-server",
+
+	CmdRestoreBegin:  "restore-begin",
+	CmdRestoreChunk:  "restore-chunk",
+	CmdRestoreCommit: "restore-commit",
 }
 
 // String names the kind for logs and metrics.
@@ -88,7 +99,7 @@ func (k Kind) leaderOnly() bool {
 // lineWanted says on which number lines a kind may travel.
 func (k Kind) lineWanted() lineKinds {
 	switch k {
-	case CmdOpen, CmdAttach:
+	case CmdOpen, CmdAttach, CmdRestoreBegin, CmdRestoreChunk, CmdRestoreCommit:
 		return lineServer
 	case CmdClose, CmdIdentities:
 		return lineSession

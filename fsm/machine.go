@@ -53,6 +53,10 @@ type View struct {
 	ClusterID string
 	// FeatureLevel is the level of behaviour agreed on.
 	FeatureLevel uint32
+	// LastRestore is the last backup that was restored; zero: none was.
+	LastRestore Restored
+
+	restoring *staging // a backup on its way; nil: none
 }
 
 // Machine is the replicated state of one server. View, Digest and the waits may
@@ -76,6 +80,7 @@ type Machine struct {
 	tx      znode.Tx                     // reused
 	opened  *session.Session             // by the command being applied; nil: none
 	ended   []endedSession               // by it, too
+	swapped bool                         // by it: the tree is another one
 	fresh   int                          // commands since the table was last digested
 	decoded [chunkSize]decoder           // used outside mu, under entry
 

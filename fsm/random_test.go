@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand"
 	"time"
@@ -22,6 +23,7 @@ type chaos struct {
 	nonces int
 	boots  map[string]uint64
 	sent   []*Command // what may be sent again
+	backup []byte     // the bytes of the restore that was begun last
 }
 
 var chaosServers = []string{"n1~a", "n2~b", "n3~c"}
@@ -100,8 +102,30 @@ func (c *chaos) fresh() *Command {
 		return c.onSession(s, &Command{Kind: CmdSkip, Code: codeTable[c.rnd.Intn(len(codeTable))].code})
 	case k == 11:
 		return c.onSession(s, &Command{Kind: CmdIdentities, Identities: c.identities()})
+	case k == 12 && c.rnd.Intn(2) == 0:
+		return c.onServer(c.restoring())
 	}
 	return c.onSession(s, &Command{Kind: CmdWrite, Write: &Write{Multi: c.rnd.Intn(4) == 0, Ops: c.ops()}})
+}
+
+// restoring is the next step of a restore, mostly, or one that is out of place.
+func (c *chaos) restoring() *Command {
+	s := c.m.state.restoring
+	if s == nil || c.rnd.Intn(20) == 0 {
+		var b bytes.Buffer
+		if err := c.m.Snapshot().ForBackup().Encode(&b); err != nil {
+			panic(err)
+		}
+		c.backup = b.Bytes()
+		return beginOf(fmt.Sprintf("restore-%d", c.rnd.Intn(50)), c.backup)
+	}
+	if len(c.backup) != int(s.begin.Size) || c.rnd.Intn(20) == 0 || s.got == s.begin.Size {
+		commit := &RestoreCommit{Nonce: s.begin.Nonce, IntoEmpty: c.rnd.Intn(10) == 0, Abandon: c.rnd.Intn(10) == 0}
+		return &Command{Kind: CmdRestoreCommit, Commit: commit}
+	}
+	from := int(s.got) + c.rnd.Intn(20)/19
+	to := min(from+1+c.rnd.Intn(len(c.backup)), len(c.backup), from+MaxRestoreChunk)
+	return &Command{Kind: CmdRestoreChunk, Chunk: &RestoreChunk{Nonce: s.begin.Nonce, Offset: int64(from), Data: c.backup[min(from, to):to]}}
 }
 
 func (c *chaos) someSession() *session.Session {

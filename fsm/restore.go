@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/znode"
@@ -39,7 +40,9 @@ func (m *Machine) swap(v View) {
 	defer m.entry.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.state.restoring.drop()
 	m.state = v
+	m.state.restoring.buildIfWhole()
 	m.fresh = 0
 	clear(m.callers)
 	m.publish()
@@ -69,6 +72,9 @@ func readParts(s *summingReader, featureLevel uint32) (View, error) {
 	tree, err := znode.Decode(s)
 	if err != nil {
 		return View{}, asBad("tree", err)
+	}
+	if err := h.restoring.fill(s, h.staged); err != nil {
+		return View{}, err
 	}
 	if err := s.finish(); err != nil {
 		return View{}, err
@@ -122,9 +128,21 @@ func stateOf(h *header, tree *znode.Tree, table *session.Table) (View, error) {
 	v := View{
 		Tree: tree, Sessions: table, Zxid: h.zxid, Index: h.index, Term: h.term, Clock: h.clock,
 		EpochTerm: h.epochTerm, ClusterID: h.clusterID, FeatureLevel: h.featureLevel,
+		LastRestore: h.restored, restoring: h.restoring,
 	}
 	if d := digestOf(&v); d != h.digest {
 		return View{}, fmt.Errorf("%w: the state read has digest %016x, the one written had %016x", ErrBadSnapshot, d, h.digest)
 	}
 	return v, nil
+}
+
+// ReadBackup reads what Image.Encode wrote, for who looks into a file and has no
+// machine. It checks all that Restore checks, but for the feature level. The
+// error wraps ErrBadSnapshot unless r itself failed.
+func ReadBackup(r io.Reader) (*View, error) {
+	v, err := readSnapshot(r, math.MaxUint32)
+	if err != nil {
+		return nil, err
+	}
+	return &v, nil
 }

@@ -29,7 +29,8 @@ type Image struct {
 	table  *session.Image
 }
 
-// header is everything in a snapshot but the two tables.
+// header is everything in a snapshot but the two tables and the bytes of a
+// backup on its way.
 type header struct {
 	index, term  uint64
 	zxid         zxid.ID
@@ -38,12 +39,16 @@ type header struct {
 	featureLevel uint32
 	clusterID    string
 	digest       uint64
+	restored     Restored
+	restoring    *staging // nil: none
+	staged       int64    // bytes of it, which follow the tree
 }
 
 func headerOf(v *View, digest uint64) header {
 	return header{
 		index: v.Index, term: v.Term, zxid: v.Zxid, epochTerm: v.EpochTerm, clock: v.Clock,
 		featureLevel: v.FeatureLevel, clusterID: v.ClusterID, digest: digest,
+		restored: v.LastRestore, restoring: v.restoring.frozen(),
 	}
 }
 
@@ -63,6 +68,32 @@ func (m *Machine) Snapshot() *Image {
 	}
 }
 
+// ForBackup returns the image as a backup has it: without sessions, whose secrets
+// would open them to whoever reads the file, and without whatever else a restore
+// would drop. The ephemerals stay, so that the file shows what was locked.
+func (i *Image) ForBackup() *Image {
+	none := session.NewTable().Snapshot()
+	h := i.header
+	h.restored, h.restoring = Restored{}, nil
+	v := View{
+		Zxid: h.zxid, Clock: h.clock, EpochTerm: h.epochTerm, ClusterID: h.clusterID, FeatureLevel: h.featureLevel,
+	}
+	h.digest = digestWith(&v, i.tree.Digest(), none.Digest())
+	return &Image{header: h, tree: i.tree, table: none}
+}
+
+// Znodes is the number of znodes in the image.
+func (i *Image) Znodes() int { return i.tree.Len() }
+
+// Sessions is the number of open sessions in the image.
+func (i *Image) Sessions() int { return i.table.Len() }
+
+// FeatureLevel is the level the state was at.
+func (i *Image) FeatureLevel() uint32 { return i.header.featureLevel }
+
+// ClusterID names the cluster that the image was taken of.
+func (i *Image) ClusterID() string { return i.header.clusterID }
+
 // Index is the log index the image stands at.
 func (i *Image) Index() uint64 { return i.header.index }
 
@@ -73,8 +104,9 @@ func (i *Image) Zxid() zxid.ID { return i.header.zxid }
 func (i *Image) Digest() uint64 { return i.header.digest }
 
 // Encode writes the image to w as it goes: magic, version, length of the header
-// and header, the session table, the tree, then a checksum over all of it. The
-// images of table and tree end by themselves. Equal states give equal bytes.
+// and header, the session table, the tree, what has come of a backup that is
+// being restored, then a checksum over all of it. The images of table and tree
+// end by themselves. Equal states give equal bytes.
 func (i *Image) Encode(w io.Writer) error {
 	s := newSummingWriter(w)
 	b := appendHeader(nil, &i.header)
@@ -86,6 +118,9 @@ func (i *Image) Encode(w io.Writer) error {
 	}
 	if err == nil {
 		err = i.tree.Encode(s)
+	}
+	if err == nil {
+		err = i.header.restoring.writeBytes(s)
 	}
 	if err == nil {
 		err = s.finish()
@@ -104,7 +139,9 @@ func appendHeader(dst []byte, h *header) []byte {
 	dst = binary.AppendVarint(dst, h.clock)
 	dst = binary.AppendUvarint(dst, uint64(h.featureLevel))
 	dst = appendString(dst, h.clusterID)
-	return binary.LittleEndian.AppendUint64(dst, h.digest)
+	dst = binary.LittleEndian.AppendUint64(dst, h.digest)
+	dst = appendRestored(dst, &h.restored)
+	return appendStaging(dst, h.restoring)
 }
 
 func decodeHeader(b []byte) (header, error) {
@@ -112,7 +149,8 @@ func decodeHeader(b []byte) (header, error) {
 	h := header{
 		index: r.uvarint(), term: r.uvarint(), zxid: zxid.ID(r.uvarint()), epochTerm: r.uvarint(),
 		clock: r.varint(), featureLevel: uint32(r.narrow(1<<32 - 1)), clusterID: r.string(),
-		digest: uint64(r.uint32()) | uint64(r.uint32())<<32,
+		digest: uint64(r.uint32()) | uint64(r.uint32())<<32, restored: decodeRestored(&r),
 	}
+	h.restoring, h.staged = stagingHead(&r)
 	return h, r.done()
 }
