@@ -1,0 +1,200 @@
+package wallclock
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrUnsupported is returned where the clock of a process cannot be set.
+var ErrUnsupported = errors.New("cannot set the clock of a process here")
+
+const (
+	// symbol is the function that Go's runtime calls.
+	symbol = "__vdso_clock_gettime"
+	// offsetAt is where in the code the offset stands, in seconds.
+	offsetAt = 8
+)
+
+// code takes the place of the vDSO's function. It keeps all registers but those
+// that a system call may change, and uses no stack but for its return address.
+//
+//	jmp  start
+//	nop...                      (to byte 8)
+//	offset: .quad 0
+//	start:
+//	mov  eax, 228               clock_gettime
+//	syscall
+//	test eax, eax
+//	jnz  end
+//	test edi, edi               CLOCK_REALTIME is 0
+//	jnz  end
+//	mov  rcx, [rip+offset]
+//	add  [rsi], rcx
+//	end: ret
+var code = []byte{
+	0xeb, 0x0e, // jmp +14 -> 16
+	0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
+	0, 0, 0, 0, 0, 0, 0, 0, // offset
+	0xb8, 0xe4, 0x00, 0x00, 0x00, // 16: mov eax, 228
+	0x0f, 0x05, // 21: syscall
+	0x85, 0xc0, // 23: test eax, eax
+	0x75, 0x0e, // 25: jnz +14 -> 41
+	0x85, 0xff, // 27: test edi, edi
+	0x75, 0x0a, // 29: jnz +10 -> 41
+	0x48, 0x8b, 0x0d, 0xe2, 0xff, 0xff, 0xff, // 31: mov rcx, [rip-30] -> 8
+	0x48, 0x01, 0x0e, // 38: add [rsi], rcx
+	0xc3, // 41: ret
+}
+
+// Clock is the wall clock of a process. One goroutine at a time may use it. It is
+// worthless once the process has ended.
+type Clock struct {
+	pid int
+	at  int64 // address of the function in the process
+}
+
+// Of finds the clock of a running process, and takes it over. The process is
+// stopped for a moment.
+func Of(pid int) (*Clock, error) {
+	start, end, err := vdso(pid)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := os.OpenFile(memory(pid), os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	defer mem.Close()
+	image := make([]byte, end-start)
+	if _, err := mem.ReadAt(image, start); err != nil {
+		return nil, fmt.Errorf("%w: read the vDSO: %w", ErrUnsupported, err)
+	}
+	at, size, err := find(image)
+	if err != nil {
+		return nil, err
+	}
+	c := &Clock{pid: pid, at: start + at}
+	return c, c.whileOutside(size, func() error {
+		if _, err := mem.WriteAt(code, c.at); err != nil {
+			return fmt.Errorf("%w: write the vDSO: %w", ErrUnsupported, err)
+		}
+		return nil
+	})
+}
+
+// Step makes the process's wall clock differ by d from the machine's, in whole
+// seconds.
+func (c *Clock) Step(d time.Duration) error {
+	mem, err := os.OpenFile(memory(c.pid), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(int64(d/time.Second)))
+	_, err = mem.WriteAt(b[:], c.at+offsetAt) // eight aligned bytes: no thread sees half of it
+	return err
+}
+
+func memory(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/mem" }
+
+// vdso finds the page in the process.
+func vdso(pid int) (start, end int64, err error) {
+	maps, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(maps)) {
+		if !strings.HasSuffix(strings.TrimSpace(line), "[vdso]") {
+			continue
+		}
+		if _, err := fmt.Sscanf(line, "%x-%x", &start, &end); err != nil {
+			return 0, 0, fmt.Errorf("%w: %q: %w", ErrUnsupported, line, err)
+		}
+		return start, end, nil
+	}
+	return 0, 0, fmt.Errorf("%w: process %d has no vDSO", ErrUnsupported, pid)
+}
+
+// find returns where the function is in the image, and how long it is.
+func find(image []byte) (at int64, size uint64, err error) {
+	file, err := elf.NewFile(bytes.NewReader(image))
+	if err != nil {
+		return 0, 0, fmt.Errorf("%w: vDSO: %w", ErrUnsupported, err)
+	}
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		return 0, 0, fmt.Errorf("%w: vDSO: %w", ErrUnsupported, err)
+	}
+	for _, s := range symbols {
+		if s.Name != symbol {
+			continue
+		}
+		// The offset must be aligned for Step.
+		if s.Size < uint64(len(code)) || s.Value%8 != 0 {
+			return 0, 0, fmt.Errorf("%w: %s at %#x has %d bytes", ErrUnsupported, symbol, s.Value, s.Size)
+		}
+		return int64(s.Value), s.Size, nil
+	}
+	return 0, 0, fmt.Errorf("%w: the vDSO has no %s", ErrUnsupported, symbol)
+}
+
+// tries bounds how often it is looked whether no thread is in the function: each
+// spends nanoseconds there.
+const tries = 100
+
+// whileOutside stops the process, and runs f when no thread is in the vDSO's
+// function.
+func (c *Clock) whileOutside(size uint64, f func() error) (err error) {
+	for range tries {
+		if err := syscall.Kill(c.pid, syscall.SIGSTOP); err != nil {
+			return err
+		}
+		time.Sleep(2 * time.Millisecond) // threads stop when they next come by the kernel
+		var outside bool
+		if outside, err = c.outside(size); outside {
+			err = f()
+		}
+		if resume := syscall.Kill(c.pid, syscall.SIGCONT); err != nil || resume != nil || outside {
+			return errors.Join(err, resume)
+		}
+	}
+	return fmt.Errorf("%w: a thread is always reading it", ErrUnsupported)
+}
+
+// outside says whether all threads have stopped outside the function.
+func (c *Clock) outside(size uint64) (bool, error) {
+	dir := "/proc/" + strconv.Itoa(c.pid) + "/task"
+	tasks, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, task := range tasks {
+		// "running", or the number of the system call and its arguments, or -1;
+		// the last two are the stack pointer and the program counter.
+		text, err := os.ReadFile(dir + "/" + task.Name() + "/syscall")
+		if err != nil {
+			return false, nil //nolint:nilerr // the thread has ended: look again
+		}
+		fields := strings.Fields(string(text))
+		if len(fields) < 3 {
+			return false, nil
+		}
+		pc, err := strconv.ParseUint(fields[len(fields)-1], 0, 64)
+		if err != nil {
+			return false, fmt.Errorf("%w: %q: %w", ErrUnsupported, text, err)
+		}
+		if pc >= uint64(c.at) && pc < uint64(c.at)+size {
+			return false, nil
+		}
+	}
+	return true, nil
+}
