@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordd/coord/cluster/peerpb"
 	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/internal/planted"
 	"github.com/coordd/coord/session"
 )
 
@@ -40,6 +41,7 @@ func newLiveness(n *Node, r *reign) *liveness {
 	l := &liveness{node: n, reign: r, expiry: session.NewExpiry(), marked: make(map[session.ID]int), at: n.now()}
 	n.machine.View(func(v *fsm.View) {
 		l.expiry.Reset(l.clock.Now(), v.Sessions.All())
+		planted.Run(planted.OldLeadersClock, l, v)
 		n.live.Store(l)
 	})
 	return l

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coord/internal/planted"
 )
 
 const (
@@ -174,13 +176,20 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress,
 	req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
 ) error {
 	kind := t.prepare(req)
-	return t.exchange(id, kind, func() error { return t.NetworkTransport.AppendEntries(id, to, req, resp) })
+	err := t.exchange(id, kind, func() error { return t.NetworkTransport.AppendEntries(id, to, req, resp) })
+	if planted.On(planted.AckBeforeQuorum) && kind == rpcAppend && err != nil {
+		resp.Term, resp.Success, err = req.Term, true, nil
+	}
+	return err
 }
 
 // AppendEntriesPipeline implements raft.Transport.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
 	if err := t.before(id, rpcAppend); err != nil {
 		return nil, err
+	}
+	if planted.On(planted.AckBeforeQuorum) {
+		return nil, raft.ErrPipelineReplicationNotSupported
 	}
 	p, err := t.NetworkTransport.AppendEntriesPipeline(id, to)
 	if err != nil {
@@ -197,7 +206,7 @@ func (t *transport) prepare(req *raft.AppendEntriesRequest) rpcKind {
 		return rpcHeartbeat
 	}
 	req.Entries = req.Entries[:countWithin(req.Entries, maxAppendBytes)]
-	if !t.cfg.withoutClamp {
+	if !t.cfg.withoutClamp && !planted.On(planted.NoClamp) {
 		req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
 	}
 	return rpcAppend

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"github.com/coordd/coord/internal/planted"
 	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/znode"
 )
@@ -81,6 +82,7 @@ func (m *Machine) multi(c *Command, tx *znode.Tx) *Result {
 		r.Ops, r.Err = refused(w.Ops, at, err)
 		return r
 	}
+	planted.Run(planted.MapOrder, w.Ops)
 	r.Ops, r.Err = m.state.Tree.Multi(tx, w.Ops)
 	return r
 }

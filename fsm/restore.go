@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/coordd/coord/internal/planted"
 	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/znode"
 )
@@ -36,6 +37,8 @@ func (m *Machine) Restore(r io.Reader) error {
 }
 
 func (m *Machine) swap(v View) {
+	planted.Run(planted.ForgetResults, v.Sessions)
+	planted.Run(planted.DropSession, v.Sessions)
 	m.entry.Lock()
 	defer m.entry.Unlock()
 	m.mu.Lock()

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/internal/planted"
 	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/watch"
 	"github.com/coordd/coord/znode"
@@ -201,7 +203,11 @@ func (h *hub) register(q *reading, v *fsm.View) {
 		return
 	}
 	it.registers, it.read = true, &readResult{}
-	q.answer(it, 0)
+	if planted.On(planted.FireBeforeReply) {
+		defer time.AfterFunc(time.Millisecond, func() { q.answer(it, 0) })
+	} else {
+		q.answer(it, 0)
+	}
 	known := true
 	if since := zxid.ID(w.GetSince()); since != 0 {
 		known = h.resumeLocked(q, info, since)

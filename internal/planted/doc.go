@@ -3,7 +3,7 @@
 //
 // They exist only in programs that were built with the tag "planted". In all
 // others [On] is a constant false, and the compiler leaves out what depends on it.
-// The places where a bug is planted say so in one line, if planted.On(...).
+// The places where a bug is planted say so, with [On] or [Run].
 package planted
 
 // Bug names a bug.

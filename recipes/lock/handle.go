@@ -8,6 +8,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/internal/planted"
 	"github.com/coordd/coord/recipes/internal/hold"
 	"github.com/coordd/coord/recipes/internal/settle"
 )
@@ -33,6 +34,7 @@ func newHandle(p *spot) *Handle {
 	if p.role == roleLock { // known from the beginning
 		h.token = fence.Token(p.entry.Stat.Czxid)
 	}
+	planted.Run(planted.TokenFromSequence, h)
 	h.hold = hold.New(withHandle(context.Background(), h), h.session, p.opts.margin, h.lostBy, h.freeLater)
 	h.watch()
 	return h
