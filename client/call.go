@@ -1,6 +1,7 @@
 package client
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -112,6 +113,17 @@ func (e ended) tell() {
 	for _, c := range e {
 		c.fn(c)
 	}
+}
+
+// asTold is how long to wait before something is tried again: as long as the
+// server that refused it has said, and at least least. If it has said something, up
+// to half longer, so that those refused together do not come back together.
+func asTold(e *coordpb.Error, least time.Duration) time.Duration {
+	if e.GetRetryAfterMs() == 0 {
+		return least
+	}
+	d := max(least, min(time.Duration(e.GetRetryAfterMs())*time.Millisecond, maxPatience))
+	return d + rand.N(d/2+1)
 }
 
 // retryPause is how long a request is held back that was refused for a passing

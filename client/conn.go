@@ -266,7 +266,7 @@ func (s *Session) reply(cn *conn, r *coordpb.Reply, over *ended) (bad *coordpb.E
 func (s *Session) hold(c *call, e *coordpb.Error) {
 	c.held = e
 	s.held = append(s.held, c)
-	pause := max(retryPause, min(time.Duration(e.GetRetryAfterMs())*time.Millisecond, maxPatience))
+	pause := asTold(e, retryPause)
 	if til := time.Now().Add(pause); til.After(s.heldTil) {
 		s.heldTil = til
 	}

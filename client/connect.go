@@ -112,6 +112,7 @@ type finder struct {
 	failed   int // rounds without success, in a row
 	kept     int // rounds in a row after which the old connection was kept
 	patience time.Duration
+	told     *coordpb.Error // in this round: the refusal that asks for the longest pause
 }
 
 // find tries the endpoints in turn until one has welcomed the session, round by
@@ -137,7 +138,9 @@ func (f *finder) find(ctx context.Context, keep *conn) *conn {
 		if f.s.endRound() {
 			return nil
 		}
-		sleep(ctx, f.s.core.opts.retry.wait(f.failed))
+		told := f.told
+		f.told = nil
+		sleep(ctx, asTold(told, f.s.core.opts.retry.wait(f.failed)))
 	}
 	return nil
 }
@@ -193,6 +196,9 @@ func (f *finder) round(ctx context.Context, keep *conn) (cn *conn, over bool) {
 		f.s.core.opts.log.Debug("server does not take the session", "peer", e, "err", err)
 		var r *refusal
 		if errors.As(err, &r) {
+			if passing(r.proto.GetCode()) {
+				f.told = longer(f.told, r.proto)
+			}
 			if keep != nil && gone(r.proto.GetCode()) {
 				keep.lastWords(ctx)
 			}

@@ -97,7 +97,8 @@ type tries struct {
 	seen   map[string]Attempt
 	failed int // rounds
 
-	reached bool // some server was, in this round
+	reached bool           // some server was, in this round
+	told    *coordpb.Error // in this round: the refusal that asks for the longest pause
 }
 
 // newTries begins at the endpoint that serves the session, as it is known to
@@ -152,6 +153,7 @@ func (t *tries) call(ctx context.Context, f func(context.Context, *link) (*coord
 	refused, err := f(ctx, l)
 	if passing(refused.GetCode()) {
 		t.seen[e] = Attempt{Endpoint: e, At: began, Took: time.Since(began), Err: fromProto("", "", e, refused).Err}
+		t.told = longer(t.told, refused)
 	}
 	// A server that refuses a call without looking at it has not done it.
 	notSeen := status.Code(err) == codes.Unimplemented || status.Code(err) == codes.Unauthenticated
@@ -173,9 +175,18 @@ func (t *tries) again(ctx context.Context) bool {
 	if hopelessAll || t.core.opts.failFast && !t.reached {
 		return false
 	}
-	t.reached = false
-	sleep(ctx, t.core.opts.retry.wait(t.failed))
+	told := t.told
+	t.reached, t.told = false, nil
+	sleep(ctx, asTold(told, t.core.opts.retry.wait(t.failed)))
 	return ctx.Err() == nil
+}
+
+// longer is the refusal that asks for the longer pause. Both may be nil.
+func longer(a, b *coordpb.Error) *coordpb.Error {
+	if b.GetRetryAfterMs() > a.GetRetryAfterMs() {
+		return b
+	}
+	return a
 }
 
 // failure is the error after the last attempt.

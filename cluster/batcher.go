@@ -23,9 +23,11 @@ const (
 	maxBatchCommands = 2048
 	maxBatchBytes    = 1 << 20
 	// maxQueueCommands and maxQueueBytes bound what waits for an entry. When it
-	// is full the offering stream is not read, so its sender waits.
-	maxQueueCommands = 1 << 16
-	maxQueueBytes    = 32 << 20
+	// is full the offering stream is not read, so its sender waits. It is a few
+	// entries only: who waits at his own server is served in a fair order, who
+	// waits here is not.
+	maxQueueCommands = 1 << 14
+	maxQueueBytes    = 8 << 20
 )
 
 // errReignOver is returned by offer when this leadership has ended: whatever
@@ -61,10 +63,11 @@ type batcher struct {
 	// while the queue is empty.
 	aloft atomic.Int32
 
-	mu    sync.Mutex // guards what follows
-	queue []queued
-	bytes int // of queue
-	ended bool
+	mu     sync.Mutex // guards what follows
+	urgent []queued   // goes first
+	queue  []queued
+	bytes  int // of queue
+	ended  bool
 }
 
 // applier is the part of raft.Raft that proposes.
@@ -116,7 +119,9 @@ func (b *batcher) tryOffer(cmds [][]byte) (ok bool, err error) {
 }
 
 // propose appends a command of the leader itself. It never waits: the leader
-// proposes little, and what it proposes frees room. done is called once.
+// proposes little, and what it proposes frees room. That a session was silent, or
+// is so no more, goes before all that waits: its heartbeats are not answered
+// before. done is called once.
 func (b *batcher) propose(c *fsm.Command, done func(error)) {
 	cmd := fsm.AppendCommand(nil, c)
 	b.mu.Lock()
@@ -125,7 +130,11 @@ func (b *batcher) propose(c *fsm.Command, done func(error)) {
 		done(errReignOver)
 		return
 	}
-	b.pushLocked(queued{cmd, done})
+	if c.Kind == fsm.CmdSuspect || c.Kind == fsm.CmdUnsuspect {
+		b.urgent = append(b.urgent, queued{cmd, done})
+	} else {
+		b.pushLocked(queued{cmd, done})
+	}
 	b.mu.Unlock()
 	b.wake.push()
 }
@@ -139,13 +148,19 @@ func (b *batcher) pushLocked(q queued) {
 func (b *batcher) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.queue) == 0
+	return len(b.queue) == 0 && len(b.urgent) == 0
 }
 
 // take removes what fits into one entry.
 func (b *batcher) take() []queued {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if n := min(len(b.urgent), maxBatchCommands); n > 0 { // they are small
+		batch := b.urgent[:n:n]
+		b.urgent = b.urgent[n:]
+		b.wake.push()
+		return batch
+	}
 	n, size := 0, 0
 	for n < len(b.queue) && n < maxBatchCommands {
 		size += len(b.queue[n].cmd)
@@ -276,8 +291,8 @@ func (b *batcher) end() {
 	b.mu.Lock()
 	first := !b.ended
 	b.ended = true
-	rest := b.queue
-	b.queue, b.bytes = nil, 0
+	rest := append(b.urgent, b.queue...)
+	b.urgent, b.queue, b.bytes = nil, nil, 0
 	b.mu.Unlock()
 	if first {
 		close(b.done)

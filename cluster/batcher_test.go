@@ -154,6 +154,29 @@ func TestFailedEntryEndsTheBatcher(t *testing.T) {
 	}
 }
 
+// TestSignsOfLifeOvertakeWhatWaits: that a session is alive after all must not wait
+// for the writes of others.
+func TestSignsOfLifeOvertakeWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &slowRaft{takes: time.Second}
+		_ = withBatcher(r, ignore, func(b *batcher) {
+			for range 6 {
+				if err := b.offer(t.Context(), [][]byte{make([]byte, maxBatchBytes)}); err != nil {
+					t.Error(err)
+				}
+			}
+			synctest.Wait() // two are under way
+			start := time.Now()
+			done := make(chan time.Duration, 1)
+			b.propose(&fsm.Command{Kind: fsm.CmdUnsuspect, Expire: &fsm.Expire{}}, func(error) { done <- time.Since(start) })
+			if took := <-done; took > 2*time.Second {
+				t.Errorf("it took %v with entries of a second and room for two", took)
+			}
+			time.Sleep(time.Minute)
+		})
+	})
+}
+
 func TestFullQueueHoldsUpTheOffering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowRaft{takes: time.Hour}

@@ -2,15 +2,16 @@ package cluster
 
 import (
 	"sync"
+	"time"
 
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
 )
 
 const (
-	// maxPendingCommands and maxPendingBytes are where Overloaded begins to
-	// complain. Submit itself takes more, because what has a number must be
-	// taken: whoever reads from clients stops reading them.
+	// maxPendingCommands and maxPendingBytes are what may be pending before
+	// nothing more should be read from clients (see crowding). Submit itself takes
+	// more, because what has a number must be taken.
 	maxPendingCommands = 1 << 17
 	maxPendingBytes    = 64 << 20
 	// maxForwardBytes bounds one message on the forward stream, unless a single
@@ -36,6 +37,7 @@ type forwarder struct {
 	// malformed hears of commands that are not offered; may be nil. It must not
 	// block or call the forwarder.
 	malformed func(error)
+	now       func() time.Duration // the node's clock
 
 	mu       sync.Mutex // guards what follows
 	sessions map[lineKey]*line
@@ -43,7 +45,8 @@ type forwarder struct {
 	ownNext  uint64 // next number of the own line
 	booted   bool   // the own line has begun: before that it is not offered
 	bootCmd  []byte
-	out      []outgoing
+	turns    turns // of lines with something to be sent
+	crowd    crowd
 	count    int // pending
 	bytes    int
 }
@@ -54,17 +57,11 @@ type lineKey struct {
 	generation uint64
 }
 
-// outgoing is a command that waits to be sent. It is void if its line has begun
-// another attempt meanwhile.
-type outgoing struct {
-	p       *pending
-	attempt uint32
-}
-
-func newForwarder(self serverID, boot uint64) *forwarder {
+// newForwarder needs a clock that rises.
+func newForwarder(self serverID, boot uint64, now func() time.Duration) *forwarder {
 	boots := &fsm.Command{Kind: fsm.CmdBoot, Boot: &fsm.Boot{Server: string(self), Nonce: boot}}
 	return &forwarder{
-		wake: newNudge(), serverID: string(self), boot: boot,
+		wake: newNudge(), serverID: string(self), boot: boot, now: now,
 		sessions: make(map[lineKey]*line),
 		own:      &line{ref: fsm.LineRef{Server: string(self), Boot: boot}},
 		ownNext:  1,
@@ -123,10 +120,16 @@ func (f *forwarder) enqueueLocked(l *line, seq uint64, cmd []byte, w Waiter) {
 		return // the copy on its way, or the next offering, answers both
 	}
 	f.count++
-	if l == f.own && !f.booted {
+	p.since = f.now()
+	f.listLocked(l)
+}
+
+// listLocked lets a line take part in the next message.
+func (f *forwarder) listLocked(l *line) {
+	if l == f.own && !f.booted || !l.waits() {
 		return
 	}
-	f.out = append(f.out, outgoing{p, l.attempt})
+	f.turns.list(l)
 	f.wake.push()
 }
 
@@ -140,11 +143,9 @@ func (f *forwarder) drop(s session.ID, generation uint64) {
 	if l == nil {
 		return
 	}
-	for _, p := range l.queue {
-		p.settled = true
-		f.count--
-		f.bytes -= len(p.cmd)
-	}
+	f.count -= len(l.queue)
+	f.bytes -= l.bytes
+	l.queue, l.bytes, l.sent = nil, 0, 0
 	delete(f.sessions, key)
 }
 
@@ -168,6 +169,8 @@ func (f *forwarder) applied(r *fsm.Result) {
 	if p != nil {
 		f.count--
 		f.bytes -= len(p.cmd)
+		now := f.now()
+		f.crowd.settled(now, now-p.since)
 		if len(l.queue) == 0 && l != f.own {
 			delete(f.sessions, lineKey{l.ref.Session, l.ref.Generation})
 		}
@@ -202,16 +205,8 @@ func (f *forwarder) lineLocked(ref fsm.LineRef) *line {
 
 // reofferLocked begins the next attempt of a line, from its oldest number.
 func (f *forwarder) reofferLocked(l *line) {
-	l.attempt++
-	if l == f.own && !f.booted {
-		return
-	}
-	for _, p := range l.queue {
-		f.out = append(f.out, outgoing{p, l.attempt})
-	}
-	if len(l.queue) > 0 {
-		f.wake.push()
-	}
+	l.again()
+	f.listLocked(l)
 }
 
 // reofferAll begins the next attempt of every line: what was sent to the leader
@@ -219,7 +214,6 @@ func (f *forwarder) reofferLocked(l *line) {
 func (f *forwarder) reofferAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.out = nil
 	f.reofferLocked(f.own)
 	for _, l := range f.sessions {
 		f.reofferLocked(l)
@@ -251,21 +245,8 @@ func (f *forwarder) boots() []byte {
 func (f *forwarder) take() [][]byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var cmds [][]byte
-	size, n := 0, 0
-	for ; n < len(f.out) && (size == 0 || size < maxForwardBytes); n++ {
-		o := f.out[n]
-		if o.p.settled || o.attempt != o.p.line.attempt {
-			continue
-		}
-		b := o.p.bytesToSend()
-		size += len(b)
-		cmds = append(cmds, b)
-	}
-	clear(f.out[:n])
-	if f.out = f.out[n:]; len(f.out) == 0 {
-		f.out = nil
-	} else {
+	cmds := f.turns.take(maxForwardBytes)
+	if !f.turns.none() {
 		f.wake.push()
 	}
 	return cmds

@@ -17,9 +17,15 @@ import (
 var testLine = fsm.LineRef{Session: 5, Generation: 1}
 
 func newTestForwarder() *forwarder {
-	f := newForwarder("n1~0000000000000001", 9)
+	f := newForwarder("n1~0000000000000001", 9, testClock())
 	f.setBooted()
 	return f
+}
+
+// testClock is the time since it was made.
+func testClock() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
 }
 
 func skipCmd(l fsm.LineRef, seq uint64) []byte {
@@ -187,7 +193,7 @@ func TestDroppedLineIsForgotten(t *testing.T) {
 }
 
 func TestOwnLineIsNotOfferedBeforeItsBoot(t *testing.T) {
-	f := newForwarder("n1~0000000000000001", 9)
+	f := newForwarder("n1~0000000000000001", 9, testClock())
 	if f.boots() == nil {
 		t.Error("there is no Boot to offer")
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"github.com/coordd/coord/fsm"
 )
@@ -31,19 +32,23 @@ type pending struct {
 	cmd     []byte
 	waiters []Waiter
 	// shared: cmd has been handed out, so it must not be changed any more.
-	shared  bool
-	settled bool
+	shared bool
+	since  time.Duration // when it came, on the node's clock
 }
 
 // line is what is pending on one number line. The forwarder's lock guards it.
 //
-// Invariant: queue rises in seq; nothing in it is settled.
+// Invariant: queue rises in seq; bytes are those of its commands; its first sent
+// commands were handed out in the present attempt.
 type line struct {
 	ref   fsm.LineRef
 	queue []*pending
+	bytes int
+	sent  int
 	// attempt counts the offerings of the line from its oldest number. Gaps of
 	// an earlier offering say nothing about the present one.
 	attempt uint32
+	turn    turn
 }
 
 // find returns the position of seq, or where it would stand.
@@ -75,12 +80,15 @@ func (l *line) add(seq uint64, cmd []byte, w Waiter) (p *pending, replaced int) 
 	if found {
 		p = l.queue[i]
 		replaced = len(p.cmd)
+		l.bytes += len(cmd) - replaced
 		p.cmd, p.shared = cmd, false
 		p.waiters = append(p.waiters, w)
 		return p, replaced
 	}
 	p = &pending{line: l, seq: seq, cmd: cmd, waiters: []Waiter{w}}
 	l.queue = slices.Insert(l.queue, i, p)
+	l.bytes += len(cmd)
+	l.sent = min(l.sent, i) // numbers come in order; if not, what is behind goes again
 	return p, 0
 }
 
@@ -91,7 +99,10 @@ func (l *line) settle(seq uint64) *pending {
 		return nil
 	}
 	p := l.queue[i]
-	p.settled = true
+	l.bytes -= len(p.cmd)
+	if i < l.sent {
+		l.sent--
+	}
 	if i == 0 {
 		l.queue[0] = nil
 		l.queue = l.queue[1:]
@@ -100,6 +111,15 @@ func (l *line) settle(seq uint64) *pending {
 	}
 	return p
 }
+
+// again begins the next attempt, from the oldest number.
+func (l *line) again() {
+	l.attempt++
+	l.sent = 0
+}
+
+// waits says that something is to be sent.
+func (l *line) waits() bool { return l.sent < len(l.queue) }
 
 // bytesToSend returns the command of p as an offering of the present attempt.
 func (p *pending) bytesToSend() []byte {

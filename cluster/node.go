@@ -113,7 +113,7 @@ func newBoot() uint64 {
 
 func (n *Node) makeParts() {
 	n.addresses = newAddresses(n.cfg.Peers)
-	n.fwd = newForwarder(n.id, n.boot)
+	n.fwd = newForwarder(n.id, n.boot, n.now)
 	n.fwd.malformed = n.malformed
 	n.rounds = newRounds(n.id, n, n.termAsker, roundTimeout*n.cfg.Election, n.changed)
 	n.reads = newReads(n)
@@ -205,7 +205,7 @@ func (n *Node) PeerAddr() net.Addr { return n.listener.Addr() }
 // Numbers must be submitted in order and without gaps; one that is pending may
 // be submitted again as something else (a skip): whichever is applied answers
 // both. Submit never blocks and takes everything: the caller bounds what is
-// unanswered, and reads no more from clients while Overloaded.
+// unanswered, and asks MayWrite before it reads more from clients.
 //
 // A command that the replicas could not read is a fault of this server. It would
 // stop every one of them, so a skip with fsm.ErrInternal takes its number.
@@ -229,20 +229,6 @@ func (n *Node) DropLine(s session.ID, generation uint64) { n.fwd.drop(s, generat
 func (n *Node) Propose(c *fsm.Command, w Waiter) {
 	n.counters.proposals.Add(1)
 	n.fwd.propose(c, w)
-}
-
-// Overloaded returns ErrOverloaded while so much is unanswered that no more
-// should be read from clients, ErrDiskFull while the cluster takes nothing that
-// needs room, and else nil.
-func (n *Node) Overloaded() error {
-	commands, size := n.fwd.load()
-	switch {
-	case commands >= maxPendingCommands || size >= maxPendingBytes:
-		return ErrOverloaded
-	case n.disk.quorumLow():
-		return ErrDiskFull
-	}
-	return nil
 }
 
 // Heard is a sign of life of a session that is connected here, at its

@@ -92,6 +92,10 @@ func wireError(err error) *coordpb.Error {
 	if code == fsm.CodeInternal {
 		e.Message = fsm.ErrInternal.Error()
 	}
+	var busy *cluster.OverloadedError
+	if errors.As(err, &busy) {
+		e.RetryAfterMs = busy.RetryAfter.Milliseconds()
+	}
 	addDetails(e, err)
 	return e
 }

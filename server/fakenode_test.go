@@ -153,6 +153,8 @@ func (n *fakeNode) DropLine(session.ID, uint64) {
 	n.dropped++
 }
 
+func (n *fakeNode) MayWrite(fsm.LineRef) error { return n.Overloaded() }
+
 func (n *fakeNode) Overloaded() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -185,7 +185,7 @@ func (s *Server) timeout(ms int64) time.Duration {
 
 // mayOpen checks the limits on sessions. A repeat opens nothing and is let in.
 func (s *Server) mayOpen(g guest, nonce session.Nonce) (err error) {
-	if err := s.node.Overloaded(); err != nil {
+	if err := s.node.MayWrite(fsm.LineRef{}); err != nil {
 		return err
 	}
 	if s.limits.Sessions == 0 && s.limits.SessionsPerAddress == 0 {

@@ -26,6 +26,8 @@ type reader struct {
 	// Each has room for one: a signal that is there already serves all.
 	roundWake, readyWake chan struct{}
 
+	long bulk // what may take long is executed apart
+
 	mu     sync.Mutex // guards below
 	rounds []*reading // wait for the next round
 	ready  []*reading // may be executed
@@ -48,7 +50,9 @@ const (
 )
 
 func newReader(s *Server) *reader {
-	return &reader{s: s, roundWake: make(chan struct{}, 1), readyWake: make(chan struct{}, 1)}
+	return &reader{
+		s: s, roundWake: make(chan struct{}, 1), readyWake: make(chan struct{}, 1), long: bulk{wake: make(chan struct{}, 1)},
+	}
 }
 
 // run works until ctx ends.
@@ -60,11 +64,12 @@ func (r *reader) run(ctx context.Context) {
 	for range runners {
 		wg.Go(func() { r.runReady(ctx) })
 	}
+	wg.Go(func() { r.runLong(ctx) })
 	wg.Wait()
 }
 
 // submit takes new readings, in order. Those that need nothing but this
-// server's state are answered before it returns.
+// server's state are answered before it returns, unless they may take long.
 func (r *reader) submit(qs []*reading) {
 	var local, rounds []*reading
 	for _, q := range qs {
@@ -80,7 +85,7 @@ func (r *reader) submit(qs []*reading) {
 		r.mu.Unlock()
 		poke(r.roundWake)
 	}
-	r.execute(local)
+	r.execute(local, false)
 }
 
 // poke leaves a signal in a channel with room for one.
@@ -113,7 +118,7 @@ func (r *reader) runRounds(ctx context.Context) {
 			r.retry(ctx, qs, err)
 			continue
 		}
-		r.executeGuarded(qs)
+		r.executeGuarded(qs, false)
 	}
 }
 
@@ -171,14 +176,28 @@ func (r *reader) runReady(ctx context.Context) {
 			poke(r.readyWake)
 		}
 		r.mu.Unlock()
-		r.executeGuarded(qs)
+		r.executeGuarded(qs, false)
+	}
+}
+
+// runLong executes long reads, one at a time.
+func (r *reader) runLong(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.long.wake:
+		}
+		if q := r.long.next(); q != nil {
+			r.executeGuarded([]*reading{q}, true)
+		}
 	}
 }
 
 // executeGuarded is execute on the reader's own goroutines: a panic ends the
 // streams whose reads were among these, and nothing else.
-func (r *reader) executeGuarded(qs []*reading) {
-	err := r.s.guarded("read", func() error { r.execute(qs); return nil })
+func (r *reader) executeGuarded(qs []*reading, long bool) {
+	err := r.s.guarded("read", func() error { r.execute(qs, long); return nil })
 	for _, q := range qs {
 		if err != nil && q.c != nil {
 			q.c.end(err)
@@ -186,14 +205,19 @@ func (r *reader) executeGuarded(qs []*reading) {
 	}
 }
 
-// execute answers the readings whose time has come and sets the others aside.
-func (r *reader) execute(qs []*reading) {
+// execute answers the readings whose time has come and sets the others aside, also
+// those that may take long if this is not where they are executed.
+func (r *reader) execute(qs []*reading, long bool) {
 	for len(qs) > 0 {
 		chunk := qs[:min(len(qs), viewChunk)]
 		qs = qs[len(chunk):]
 		r.s.machine.View(func(v *fsm.View) {
 			for _, q := range chunk {
-				if !q.gone() && !r.park(q, v) && !q.postpone() {
+				switch {
+				case q.gone() || r.park(q, v):
+				case !long && r.isBulk(q, v):
+					r.long.add(q)
+				case !q.postpone():
 					r.s.answer(q, v)
 				}
 			}

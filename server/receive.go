@@ -176,7 +176,7 @@ func (c *conn) handle(ctx context.Context, rs []*coordpb.Request) error {
 		return &limitError{kind: fsm.ErrLimit, what: "bytes of answers that were not acknowledged", have: int64(answered), most: maxAnswered, setting: settingInFlight}
 	}
 	start := c.s.clock.now()
-	mayWait := c.throttle != nil || c.s.node.Overloaded() != nil
+	mayWait := c.throttle != nil || c.s.node.MayWrite(c.line) != nil
 	var reads []*reading
 	for _, r := range rs {
 		if mayWait && r.GetWrite() != nil {
@@ -222,19 +222,25 @@ func (c *conn) pace(ctx context.Context, w *coordpb.Write) error {
 	return c.pause(ctx, wait)
 }
 
-// holdBack says that a write must wait. While the disks are full, what only
-// takes away goes on: locks can be released.
+// holdBack says that a write must wait. What only takes away goes on: locks can
+// be released while the disks are full or there is too much to do.
 func (c *conn) holdBack(w *coordpb.Write) bool {
-	switch err := c.s.node.Overloaded(); {
-	case err == nil:
-		return false
-	case errors.Is(err, cluster.ErrDiskFull):
-		return slices.ContainsFunc(w.GetOps(), func(op *coordpb.Op) bool {
-			return op.GetKind() != coordpb.Op_KIND_DELETE && op.GetKind() != coordpb.Op_KIND_CHECK
-		})
-	}
-	return true
+	err := c.s.node.MayWrite(c.line)
+	return err != nil && !(givesBack(w) && mayGiveBack(err, len(w.GetOps())))
 }
+
+// givesBack says that a write needs no room on the disks.
+func givesBack(w *coordpb.Write) bool {
+	return !slices.ContainsFunc(w.GetOps(), func(op *coordpb.Op) bool {
+		return op.GetKind() != coordpb.Op_KIND_DELETE && op.GetKind() != coordpb.Op_KIND_CHECK
+	})
+}
+
+// maxGivenBack bounds the operations of a write that goes on in an overload: it
+// must be the release of some locks and no work.
+const maxGivenBack = 64
+
+func mayGiveBack(err error, ops int) bool { return errors.Is(err, cluster.ErrDiskFull) || ops <= maxGivenBack }
 
 func (c *conn) pause(ctx context.Context, d time.Duration) error {
 	select {

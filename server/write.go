@@ -14,6 +14,7 @@ type proposer interface {
 	Submit(line fsm.LineRef, seq uint64, cmd []byte, w cluster.Waiter)
 	DropLine(id session.ID, generation uint64)
 	Propose(c *fsm.Command, w cluster.Waiter)
+	MayWrite(line fsm.LineRef) error
 	Overloaded() error
 }
 

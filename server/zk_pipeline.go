@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,7 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/coordd/coord/cluster"
+	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/wire"
 	"github.com/coordd/coord/znode"
@@ -194,18 +193,12 @@ func (p *zkPipeline) mayWrite(r *zkRequest) bool {
 	return false
 }
 
-// takesMore says whether the cluster takes a write at the moment. While the disks
-// are full, what only takes away goes on: locks can be released. A client that
-// leaves is never held.
+// takesMore says whether the cluster takes a write at the moment. What only takes
+// away goes on while the disks are full or there is too much to do: locks can be
+// released. A client that leaves is never held.
 func (p *zkPipeline) takesMore(r *zkRequest) bool {
-	err := p.c.s.node.Overloaded()
-	switch {
-	case err == nil, r.Type == wire.CloseSession:
-		return true
-	case errors.Is(err, cluster.ErrDiskFull):
-		return r.takesAway()
-	}
-	return false
+	err := p.c.s.node.MayWrite(fsm.LineRef{Session: p.c.session, Generation: p.c.gen})
+	return err == nil || r.Type == wire.CloseSession || r.takesAway() && mayGiveBack(err, len(r.Ops))
 }
 
 // takesAway says that a write needs no room on the disks.
