@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -34,7 +35,7 @@ type memAddr string
 func (memAddr) Network() string  { return "mem" }
 func (a memAddr) String() string { return string(a) }
 
-var errRefused = errors.New("connection refused")
+var errRefused = syscall.ECONNREFUSED
 
 // listen opens the port of host addr.
 func (n *memNet) listen(addr string) net.Listener {
@@ -117,6 +118,39 @@ func (n *memNet) admit(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.refused, link(a, b))
+}
+
+// reset breaks the connections between two hosts; new ones can be made at once.
+func (n *memNet) reset(a, b string) {
+	n.refuse(a, b)
+	n.admit(a, b)
+}
+
+// deafen makes a host refuse connections until undo; those that stand, and those
+// it makes itself, are left alone.
+func (n *memNet) deafen(addr string) (undo func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := n.listeners[addr]
+	delete(n.listeners, addr)
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.listeners[addr] = l
+	}
+}
+
+// cutOneWay stops the bytes of the present connections in one direction, and all
+// dialling; heal lets both go on.
+func (n *memNet) cutOneWay(from, to string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cuts[link(from, to)] = true
+	for c := range n.conns {
+		if c.remote.String() == from && c.local.String() == to {
+			c.in.setCut(true)
+		}
+	}
 }
 
 func (n *memNet) pair(from, to string) (here, there net.Conn) {

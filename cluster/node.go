@@ -48,6 +48,7 @@ type Node struct {
 	signs    *signs
 	trims    *trims
 	reporter *reporter
+	losses   *losses
 	contacts contacts
 	form     *formation
 	disk     *diskRoom
@@ -114,6 +115,7 @@ func newBoot() uint64 {
 func (n *Node) makeParts() {
 	n.addresses = newAddresses(n.cfg.Peers)
 	n.fwd = newForwarder(n.id, n.boot, n.now)
+	n.losses = newLosses(n)
 	n.fwd.malformed = n.malformed
 	n.rounds = newRounds(n.id, n, n.termAsker, roundTimeout*n.cfg.Election, n.changed)
 	n.reads = newReads(n)
@@ -134,6 +136,7 @@ func (n *Node) peerNetConfig() peerNetConfig {
 	c := peerNetConfig{
 		self: n.id, cluster: n.stores.cluster, listener: n.listener,
 		dial: n.dialing.around(n.cfg.Net.Dial), resolve: n.addresses.resolve, log: n.log,
+		ended: func(serverID) { n.losses.connectionsEnded() },
 	}
 	if n.cfg.TLS.Server != nil {
 		c.serverTLS = func() *tls.Config { return n.cfg.TLS.Server }

@@ -72,7 +72,7 @@ func (n *Node) servePeers(s *grpc.Server, l net.Listener, served chan<- error) {
 func (n *Node) parts(r *raft.Raft) []func(context.Context) {
 	return []func(context.Context){
 		func(ctx context.Context) { n.watchRole(ctx, r) },
-		n.rounds.run, n.reads.run, n.signs.run, n.reporter.run, n.leadLoop, n.forwardLoop, n.bootLoop,
+		n.losses.run, n.rounds.run, n.reads.run, n.signs.run, n.reporter.run, n.leadLoop, n.forwardLoop, n.bootLoop,
 		n.form.run, n.snapshots.run, n.trimLoop, n.diskLoop,
 	}
 }

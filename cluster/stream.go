@@ -46,6 +46,9 @@ type peerNetConfig struct {
 	// admit may refuse a peer that has passed every other check; nil admits all.
 	// The error's text goes to the peer. It must not block.
 	admit func(peerInfo) error
+	// ended is called when the last Raft connection that a server has made to us
+	// has ended; nil: nobody is told. It must not block.
+	ended func(serverID)
 	log   *slog.Logger
 }
 
@@ -70,11 +73,12 @@ type peerNet struct {
 	halfOpen []net.Conn // oldest first
 	guests   int
 	inbound  int
+	raftFrom map[serverID]int // Raft connections that a server has made to us
 }
 
 // newPeerNet begins to accept. Call close at the end.
 func newPeerNet(cfg peerNetConfig) *peerNet {
-	n := &peerNet{cfg: cfg, done: make(chan struct{}), conns: make(map[*peerConn]struct{})}
+	n := &peerNet{cfg: cfg, done: make(chan struct{}), conns: make(map[*peerConn]struct{}), raftFrom: make(map[serverID]int)}
 	n.raft, n.rpc, n.hall = newConnQueue(n, connRaft), newConnQueue(n, connRPC), newConnQueue(n, connRPC)
 	n.wg.Go(n.acceptAll)
 	return n
@@ -252,24 +256,51 @@ func (n *peerNet) keep(c *peerConn) error {
 		if c.info.guest {
 			n.guests++
 		}
+		if c.info.kind == connRaft {
+			n.raftFrom[c.info.server]++
+		}
 	}
 	n.conns[c] = struct{}{}
 	return nil
 }
 
 func (n *peerNet) forget(c *peerConn) {
+	if n.forgot(c) && n.cfg.ended != nil {
+		n.cfg.ended(c.info.server)
+	}
+}
+
+// forgot is forget, and says whether it was the last Raft connection from its
+// server.
+func (n *peerNet) forgot(c *peerConn) (last bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.conns[c]; !ok {
-		return
+		return false
 	}
 	delete(n.conns, c)
-	if c.inbound {
-		n.inbound--
-		if c.info.guest {
-			n.guests--
-		}
+	if !c.inbound {
+		return false
 	}
+	n.inbound--
+	if c.info.guest {
+		n.guests--
+	}
+	if c.info.kind != connRaft {
+		return false
+	}
+	if n.raftFrom[c.info.server]--; n.raftFrom[c.info.server] > 0 {
+		return false
+	}
+	delete(n.raftFrom, c.info.server)
+	return true
+}
+
+// raftConnsFrom is how many Raft connections a server has to us.
+func (n *peerNet) raftConnsFrom(server serverID) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.raftFrom[server]
 }
 
 func (n *peerNet) isClosed() bool {

@@ -234,6 +234,7 @@ func countWithin(entries []*raft.Log, limit int) int {
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress,
 	req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse,
 ) error {
+	req = t.inbox.modest(id, req)
 	return t.exchange(id, rpcVote, func() error { return t.NetworkTransport.RequestVote(id, to, req, resp) })
 }
 

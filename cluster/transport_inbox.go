@@ -50,10 +50,16 @@ type inbox struct {
 	done chan struct{}
 	wg   sync.WaitGroup
 	node atomic.Pointer[raft.Raft]
+
+	// door is passed by what does not come by in run, so that an election of our
+	// own can keep it out.
+	door     turnstile
+	stands   chan *standing           // unbuffered
+	standing atomic.Pointer[standing] // the last one
 }
 
 func newInbox(cfg transportConfig, in <-chan raft.RPC) *inbox {
-	g := &inbox{cfg: cfg, in: in, out: make(chan raft.RPC), done: make(chan struct{})}
+	g := &inbox{cfg: cfg, in: in, out: make(chan raft.RPC), done: make(chan struct{}), stands: make(chan *standing)}
 	g.wg.Go(g.run)
 	return g
 }
@@ -74,6 +80,8 @@ func (g *inbox) run() {
 			if !g.pass(rpc) {
 				return
 			}
+		case s := <-g.stands:
+			s.begun <- g.stand(s)
 		case <-g.done:
 			return
 		}
@@ -116,7 +124,12 @@ func (g *inbox) snapshot(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 		return nil
 	}
 	answer := make(chan raft.RPCResponse, 1)
-	if !g.pass(raft.RPC{Command: rpc.Command, Reader: body, RespChan: answer}) {
+	if !g.door.enter(g.done) {
+		return
+	}
+	passed := g.pass(raft.RPC{Command: rpc.Command, Reader: body, RespChan: answer})
+	g.door.leave()
+	if !passed {
 		return
 	}
 	select {

@@ -1626,9 +1626,12 @@ func (x *LeaderLostRequest) GetLeader() string {
 }
 
 type LeaderLostReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lost          bool                   `protobuf:"varint,1,opt,name=lost,proto3" json:"lost,omitempty"`
-	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"` // of the one asked
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lost  bool                   `protobuf:"varint,1,opt,name=lost,proto3" json:"lost,omitempty"`
+	Term  uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"` // of the one asked
+	// The last entry of its log: who has more should stand first.
+	LastIndex     uint64 `protobuf:"varint,3,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"`
+	LastTerm      uint64 `protobuf:"varint,4,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1673,6 +1676,20 @@ func (x *LeaderLostReply) GetLost() bool {
 func (x *LeaderLostReply) GetTerm() uint64 {
 	if x != nil {
 		return x.Term
+	}
+	return 0
+}
+
+func (x *LeaderLostReply) GetLastIndex() uint64 {
+	if x != nil {
+		return x.LastIndex
+	}
+	return 0
+}
+
+func (x *LeaderLostReply) GetLastTerm() uint64 {
+	if x != nil {
+		return x.LastTerm
 	}
 	return 0
 }
@@ -1900,10 +1917,13 @@ const file_peer_proto_rawDesc = "" +
 	"\arefused\x18\x04 \x01(\tR\arefused\"?\n" +
 	"\x11LeaderLostRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x16\n" +
-	"\x06leader\x18\x02 \x01(\tR\x06leader\"9\n" +
+	"\x06leader\x18\x02 \x01(\tR\x06leader\"u\n" +
 	"\x0fLeaderLostReply\x12\x12\n" +
 	"\x04lost\x18\x01 \x01(\bR\x04lost\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term2\xb6\x06\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1d\n" +
+	"\n" +
+	"last_index\x18\x03 \x01(\x04R\tlastIndex\x12\x1b\n" +
+	"\tlast_term\x18\x04 \x01(\x04R\blastTerm2\xb6\x06\n" +
 	"\x04Peer\x12H\n" +
 	"\bDiscover\x12\x1e.coord.peer.v1.DiscoverRequest\x1a\x1c.coord.peer.v1.DiscoverReply\x12<\n" +
 	"\x04Join\x12\x1a.coord.peer.v1.JoinRequest\x1a\x18.coord.peer.v1.JoinReply\x12A\n" +
