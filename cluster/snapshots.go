@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,11 +22,11 @@ const (
 type snapshots struct {
 	node    *Node
 	newest  atomic.Uint64 // index of the last entry applied
-	taking  sync.Mutex    // one at a time
+	taking  diskTurn      // one at a time
 	covered atomic.Uint64 // index that the last snapshot reaches
 }
 
-func newSnapshots(n *Node) *snapshots { return &snapshots{node: n} }
+func newSnapshots(n *Node) *snapshots { return &snapshots{node: n, taking: newDiskTurn()} }
 
 // applied notes the progress of the state machine.
 func (s *snapshots) applied(index uint64) { s.newest.Store(index) }
@@ -67,8 +66,8 @@ func (s *snapshots) take() (uint64, error) {
 	if r == nil || s.node.stopping.Load() {
 		return 0, ErrStopped
 	}
-	s.taking.Lock()
-	defer s.taking.Unlock()
+	s.taking.take()
+	defer s.taking.giveBack()
 	if covered := s.covered.Load(); covered > 0 && covered >= s.newest.Load() {
 		return covered, nil
 	}

@@ -40,7 +40,7 @@ type logStore struct {
 	deleteBatch uint64
 	onSync      func(took time.Duration, entries, bytes int) // nil: nobody asks
 
-	writing sync.Mutex // one StoreLogs or DeleteRange step at a time
+	writing diskTurn // one StoreLogs or DeleteRange step at a time
 
 	mu          sync.RWMutex
 	first, last uint64
@@ -66,7 +66,7 @@ func newLogStore(b logBackend, w *diskWatch) (*logStore, error) {
 	}
 	return &logStore{
 		backend: b, cache: newLogCache(logCacheBytes), watch: w, sizes: &logSizes{},
-		first: first, last: last,
+		first: first, last: last, writing: newDiskTurn(),
 	}, nil
 }
 
@@ -132,8 +132,8 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writing.take()
+	defer s.writing.giveBack()
 	start := time.Now()
 	err := s.watch.do("store log entries", func() error {
 		if err := s.checkFollows(logs); err != nil {
@@ -208,8 +208,8 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 // deleteStep shows the shorter log to readers before the backend has it, so
 // that nobody is sent to an entry that is just going.
 func (s *logStore) deleteStep(first, last uint64) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writing.take()
+	defer s.writing.giveBack()
 	s.mu.Lock()
 	switch {
 	case first <= s.first && last >= s.last:

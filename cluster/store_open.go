@@ -49,9 +49,14 @@ type stores struct {
 	backend logBackend
 	places  []identityPlace
 
-	mu     sync.Mutex
-	id     identity
-	closed bool
+	// writing is held by who changes the identity or closes the stores, over the
+	// writes of that, and taken before mu. Who reads the identity does not wait for
+	// the disk.
+	writing diskTurn
+	closed  bool // guarded by writing
+
+	mu sync.Mutex // guards below; held over nothing
+	id identity
 }
 
 // openStores locks and opens the data directory, making it if it is not there,
@@ -65,7 +70,7 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stores{dir: cfg.dir, lock: lock, watch: newDiskWatch(cfg.writeDeadline, cfg.fail)}
+	s := &stores{dir: cfg.dir, lock: lock, watch: newDiskWatch(cfg.writeDeadline, cfg.fail), writing: newDiskTurn()}
 	s.watch.before, s.watch.after = cfg.beforeWrite, cfg.written
 	defer func() {
 		if err != nil {
@@ -153,10 +158,10 @@ func (s *stores) cluster() string {
 // adoptCluster makes this server one of the cluster id, for good. It returns
 // errOtherCluster if it is one of another already, and nil if of the same.
 func (s *stores) adoptCluster(id string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.id.Cluster != "" && s.id.Cluster != id {
-		return fmt.Errorf("%w: %s, not %s", errOtherCluster, s.id.Cluster, clip(id))
+	s.writing.take()
+	defer s.writing.giveBack()
+	if now := s.cluster(); now != "" && now != id {
+		return fmt.Errorf("%w: %s, not %s", errOtherCluster, now, clip(id))
 	}
 	return s.setClusterLocked(id)
 }
@@ -164,20 +169,25 @@ func (s *stores) adoptCluster(id string) error {
 // replaceCluster puts a new cluster id in the place of the old one, for a
 // cluster that is recovered from one of its servers.
 func (s *stores) replaceCluster(id string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.take()
+	defer s.writing.giveBack()
 	return s.setClusterLocked(id)
 }
 
+// setClusterLocked is called with writing held.
 func (s *stores) setClusterLocked(id string) error {
 	if err := validateClusterID(id); err != nil {
 		return err
 	}
+	s.mu.Lock()
 	want := s.id
+	s.mu.Unlock()
 	want.Cluster = id
 	if err := writeIdentity(s.places, make([]*identity, len(s.places)), want); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.id = want
 	return nil
 }
@@ -214,8 +224,8 @@ func (s *stores) forgetUnfinishedBootstrap() error {
 
 // close lets the directory go. It may be called twice. Raft must have ended.
 func (s *stores) close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.take()
+	defer s.writing.giveBack()
 	if s.closed {
 		return nil
 	}
