@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	"internal/localcluster": {"server", "client", "cluster", "api", "znode", "session", "zxid", leaves},
 	"internal/recipetest":   {"coordtest", "client", "api", "fence", "recipes", "znode", "session", "zxid", leaves},
 	"internal/demo":         {"client", "recipes", "fence", "api", "znode", "session", "zxid", "internal/pgtest", leaves},
-	"internal/check":        {"client", "recipes", "fence", "znode", "session", "zxid"},
+	"internal/check":        {"api", "client", "recipes", "fence", "znode", "session", "zxid"},
 	"internal/pgtest":       {leaves},
 	"internal/mariadbtest":  {leaves},
 	"internal/zkimport":     {"client", "wire", "znode", "session", "zxid"},

@@ -45,6 +45,7 @@ const (
 	RuleEphemeral    Rule = "ephemeral"    // ephemerals are there as long as their sessions, no longer
 	RuleSequence     Rule = "sequence"     // sequence numbers rise
 	RuleWatch        Rule = "watch"        // a watch tells every change once, in order
+	RuleStream       Rule = "stream"       // a stream tells a watch's reply, its events, and what shows them in this order
 	RuleToken        Rule = "token"        // tokens of a lock rise
 	RuleHolder       Rule = "holder"       // no grant before the earlier holder had released, or was told
 	RuleExpiry       Rule = "expiry"       // sessions end in time, and not before
@@ -93,7 +94,7 @@ func Check(h *History, o Options) []Violation {
 	v := newView(h.Records(), o.withDefaults())
 	for _, check := range []func(*view){
 		checkOrder, checkFresh, checkSnapshots, checkLost, checkOnce, checkLinearizable,
-		checkEphemerals, checkSequences, checkWatches, checkLocks, checkSessions, checkDigests,
+		checkEphemerals, checkSequences, checkWatches, checkStreams, checkLocks, checkSessions, checkDigests,
 	} {
 		check(v)
 	}

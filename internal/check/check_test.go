@@ -199,6 +199,7 @@ func TestGoodHistoriesAreClean(t *testing.T) {
 			done(Delete, alice, 11, 12, "/a"), event(13, "deleted", "/a", "", 12, 0, true), create(alice, 14, 15, "/b", "b", 13),
 			event(16, "created", "/b", "b", 13, 0, true),
 		},
+		"watch that has ended need not tell more": {watching("/", 9), {Kind: Unwatch, Watch: 1, Begin: at(1)}, create(alice, 0, 5, "/a", "one", 10), {Kind: Settled, Zxid: 10, Begin: at(50)}},
 		"watch that begins anew": {
 			watching("/", 9), create(alice, 0, 5, "/a", "one", 10), event(6, "resync", "/", "", 10, 0, true),
 		},
@@ -252,6 +253,9 @@ func TestEachViolationIsFound(t *testing.T) {
 		{"session goes back", RuleSession, "is then shown", []Record{
 			inMode(StaleRead, read(bob, 0, 1, "/a", "one", 0, 10, 20)), inMode(SessionRead, read(bob, 2, 3, "/a", "one", 0, 10, 19)),
 		}},
+		{"session's lost write is done late", RuleOrder, "the session's earlier write", []Record{
+			one, with(Unknown, "", set(bob, 6, 9, "/a", "two", 1, 0)), create(bob, 10, 11, "/b", "b", 12), read(alice, 20, 21, "/a", "two", 1, 13, 13),
+		}},
 		{"read without what happened before", RuleSnapshot, "does not show", []Record{one, two, inMode(SessionRead, read(alice, 1, 12, "/a", "one", 0, 10, 11))}},
 		{"read of the future", RuleSnapshot, "a change of later", []Record{one, two, inMode(SessionRead, read(alice, 1, 12, "/a", "two", 1, 11, 10))}},
 		{"read of other data", RuleSnapshot, "has not written", []Record{one, two, inMode(SessionRead, read(alice, 10, 12, "/a", "one", 1, 11, 11))}},
@@ -283,6 +287,8 @@ func TestEachViolationIsFound(t *testing.T) {
 			watching("/", 9), one, event(6, "created", "/a", "one", 10, 0, true), done(Delete, alice, 11, 12, "/a"),
 			create(alice, 14, 15, "/b", "b", 13), event(16, "created", "/b", "b", 13, 0, true),
 		}},
+		{"change not told by the time all is settled", RuleWatch, "does not tell what", []Record{watching("/", 9), one, {Kind: Settled, Zxid: 10, Begin: at(50)}}},
+		{"stream out of order", RuleStream, "as a tap saw", []Record{{Kind: Broken, Detail: "as a tap saw"}}},
 		{"told twice", RuleWatch, "twice", []Record{watching("/", 9), one, event(6, "created", "/a", "one", 10, 0, true), event(7, "created", "/a", "one", 10, 0, true)}},
 		{"told out of order", RuleWatch, "behind", []Record{watching("/", 9), event(6, "created", "/b", "b", 11, 0, true), event(7, "created", "/a", "one", 10, 0, true)}},
 		{"half a transaction", RuleWatch, "the end of transaction", []Record{watching("/", 9), event(6, "created", "/b", "b", 10, 0, false), event(7, "created", "/a", "one", 11, 0, true)}},

@@ -23,6 +23,11 @@ func (c *Client) Watch(ctx context.Context, path string, since zxid.ID, seen fun
 	r := c.begin(Watching, path)
 	r.Zxid, r.Recursive, r.End = since, true, r.Begin
 	watch := c.h.Add(r)
+	defer func() {
+		end := c.begin(Unwatch, path)
+		end.Watch, end.End = watch, end.Begin
+		c.h.Add(end)
+	}()
 	for e, err := range c.Client.Watch(ctx, path, client.Recursive(), client.WithData(), client.Since(since)) {
 		if err != nil {
 			return err
@@ -62,4 +67,12 @@ func causeName(c client.Cause) string {
 // Until is a seen for Watch that ends it when the transaction z was seen.
 func Until(z zxid.ID) func(client.Event) bool {
 	return func(e client.Event) bool { return e.Zxid < z }
+}
+
+// Settled records that everything up to z has had the time to reach every watch
+// that goes on: what one of them has not told by now is missing. Call it when all
+// is healed, some time after the last write.
+func (h *History) Settled(z zxid.ID) {
+	now := h.now()
+	h.Add(Record{Kind: Settled, Zxid: z, Begin: now, End: now})
 }

@@ -92,6 +92,54 @@ func checkOrder(v *view) {
 		}
 	}
 	checkSubmission(v, writes)
+	checkLate(v, writes)
+}
+
+// checkLate looks at writes whose outcome was not told and that were done: their
+// data was seen. The session's later writes, which began when that was known, must
+// be later.
+func checkLate(v *view, writes []*Record) {
+	done := v.seenAt()
+	bySession := map[sessionKey][]*Record{}
+	for _, r := range writes {
+		bySession[r.Session] = append(bySession[r.Session], r)
+	}
+	for _, unknown := range writes {
+		z := done[unknown.Data]
+		if unknown.Outcome != Unknown || z == 0 || unknown.Data == "" || unknown.Session == 0 {
+			continue
+		}
+		for _, later := range bySession[unknown.Session] {
+			if later.Outcome == Done && later.Zxid != 0 && later.Zxid < z && unknown.End < later.Begin {
+				v.report(RuleOrder, unknown.Path, []Record{*unknown, *later}, "the session's earlier write was done at %s, behind its later one at %s", z, later.Zxid)
+				break
+			}
+		}
+	}
+}
+
+// seenAt is where data that only one write has was first seen.
+func (v *view) seenAt() map[string]zxid.ID {
+	writes := map[string]int{}
+	for i := range v.writes {
+		writes[v.writes[i].Data]++
+	}
+	seen := map[string]zxid.ID{}
+	see := func(data string, z zxid.ID) {
+		if old := seen[data]; writes[data] == 1 && (old == 0 || z < old) {
+			seen[data] = z
+		}
+	}
+	for i := range v.all {
+		switch r := &v.all[i]; {
+		case r.NoData:
+		case r.Kind == Get && r.Found:
+			see(r.Data, r.Stat.Mzxid)
+		case r.Kind == Event && (r.Type == typeCreated || r.Type == typeChanged) && r.Cause == CauseRequest:
+			see(r.Data, r.Zxid)
+		}
+	}
+	return seen
 }
 
 // checkSubmission holds the writes of a client to the order in which it has

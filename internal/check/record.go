@@ -25,6 +25,9 @@ const (
 
 	Watching Kind = "watching" // a watch was begun, for everything after Zxid
 	Event    Kind = "event"    // Watch is the number of its Watching record
+	Unwatch  Kind = "unwatch"  // the watch has ended
+	Settled  Kind = "settled"  // every watch that goes on must have told up to Zxid by now
+	Broken   Kind = "broken"   // a rule of the stream was broken, as Detail says; see Tap
 
 	Opened Kind = "opened" // a session
 	Ended  Kind = "ended"  // a session, as its client saw it
@@ -118,7 +121,7 @@ type Record struct {
 	Client  string        `json:"client,omitempty"`
 	Kind    Kind          `json:"kind"`
 	Begin   time.Duration `json:"begin"`
-	End     time.Duration `json:"end"` // answered; meaningless if Unknown
+	End     time.Duration `json:"end"` // answered, or given up if Unknown
 	Outcome Outcome       `json:"outcome,omitempty"`
 	Err     string        `json:"err,omitempty"`
 	Detail  string        `json:"detail,omitempty"` // the error in full, for people

@@ -15,6 +15,8 @@ type stretch struct{ from, to zxid.ID }
 type told struct {
 	watch     *Record
 	events    []*Record
+	settled   zxid.ID // it went on when everything up to there was settled
+	over      bool
 	stretches []stretch
 }
 
@@ -30,10 +32,14 @@ func checkWatches(v *view) {
 			byNumber[r.N] = w
 			watches = append(watches, w)
 		}
-		if r.Kind != Event {
-			continue
-		}
-		if w := byNumber[r.Watch]; w != nil {
+		w := byNumber[r.Watch]
+		switch {
+		case r.Kind == Settled:
+			settle(watches, r.Zxid)
+		case w == nil:
+		case r.Kind == Unwatch:
+			w.over = true
+		case r.Kind == Event:
 			w.events = append(w.events, r)
 		}
 	}
@@ -43,6 +49,15 @@ func checkWatches(v *view) {
 		if w.watch.Recursive {
 			w.checkComplete(v)
 			w.checkDeletes(v)
+		}
+	}
+}
+
+// settle notes what the watches that go on must have told.
+func settle(watches []*told, z zxid.ID) {
+	for _, w := range watches {
+		if !w.over {
+			w.settled = z
 		}
 	}
 }
@@ -82,6 +97,7 @@ func (w *told) measure() {
 			now.to = max(now.to, e.Zxid)
 		}
 	}
+	now.to = max(now.to, w.settled)
 	w.stretches = append(w.stretches, now)
 }
 
