@@ -56,7 +56,7 @@ func (a *Admin) Any() coordpb.AdminClient {
 	return coordpb.NewAdminClient(&invoker{a.core, a.core.endpoints})
 }
 
-// invoker carries unary calls to the first of its endpoints that can be reached.
+// invoker carries calls to the first of its endpoints that can be reached.
 type invoker struct {
 	core      *core
 	endpoints []string
@@ -69,11 +69,7 @@ const authMetadata = "coord-auth-bin"
 // Invoke implements grpc.ClientConnInterface. A call is made at the next
 // endpoint only if this one was not reached or serves nobody at the moment.
 func (i *invoker) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
-	// The endpoints of the invoker stand in for the client's, the rest is its.
-	for _, a := range i.core.opts.auth {
-		ctx = metadata.AppendToOutgoingContext(ctx, authMetadata, a.scheme+" "+string(a.secret))
-	}
-	t := &tries{core: &core{opts: i.core.opts, endpoints: i.endpoints, links: i.core.links}, seen: map[string]Attempt{}}
+	ctx, t := i.begin(ctx)
 	for range i.endpoints {
 		sent, err := t.call(ctx, func(ctx context.Context, l *link) (*coordpb.Error, error) {
 			return nil, l.cc.Invoke(ctx, method, in, out, opts...)
@@ -90,8 +86,32 @@ func (i *invoker) Invoke(ctx context.Context, method string, in, out any, opts .
 	return e
 }
 
-// NewStream implements grpc.ClientConnInterface. The admin service has no
-// streams.
-func (i *invoker) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, status.Error(codes.Unimplemented, "the admin service has no streams")
+// begin adds the credentials, and goes from endpoint to endpoint: those of the
+// invoker stand in for the client's, the rest is its.
+func (i *invoker) begin(ctx context.Context) (context.Context, *tries) {
+	for _, a := range i.core.opts.auth {
+		ctx = metadata.AppendToOutgoingContext(ctx, authMetadata, a.scheme+" "+string(a.secret))
+	}
+	return ctx, &tries{core: &core{opts: i.core.opts, endpoints: i.endpoints, links: i.core.links}, seen: map[string]Attempt{}}
+}
+
+// NewStream implements grpc.ClientConnInterface. The stream is opened at the
+// first endpoint that can be reached, and stays there: what breaks it is the
+// caller's to repeat.
+func (i *invoker) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, opts ...grpc.CallOption) (s grpc.ClientStream, err error) {
+	ctx, t := i.begin(ctx)
+	for range i.endpoints {
+		_, err := t.call(ctx, func(ctx context.Context, l *link) (_ *coordpb.Error, err error) {
+			s, err = l.cc.NewStream(ctx, d, method, opts...)
+			return nil, err
+		})
+		if err == nil {
+			return s, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		t.n++
+	}
+	return nil, t.failure(ctx, "admin", "")
 }

@@ -75,6 +75,7 @@ type Server struct {
 	grpc         *grpc.Server
 	http         *http.Server
 
+	backups  atomic.Int64   // that are being made
 	unary    atomic.Int64   // calls outside sessions that are being served
 	streams  gate           // handlers of streams
 	workers  sync.WaitGroup // their goroutines

@@ -84,7 +84,7 @@ func replyError(op string, err *coordpb.Error) error {
 		return &codedError{exitTimeout, text}
 	case coordpb.Code_CODE_NO_NODE, coordpb.Code_CODE_UNKNOWN_SESSION:
 		return &codedError{exitNotFound, text}
-	case coordpb.Code_CODE_NODE_EXISTS, coordpb.Code_CODE_BAD_ARGUMENTS:
+	case coordpb.Code_CODE_NODE_EXISTS, coordpb.Code_CODE_NOT_EMPTY, coordpb.Code_CODE_BAD_ARGUMENTS:
 		return &codedError{exitPrecondition, text}
 	default:
 		return &codedError{exitFailed, text}

@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coord/internal/zkimport"
 )
 
-// teller says on standard error how far an import is: on a terminal on one line
+// teller says on standard error how far something is: on a terminal on one line
 // that changes, elsewhere on a line every ten seconds.
 type teller struct {
 	env  *env
@@ -24,8 +24,14 @@ type teller struct {
 	shown  bool       // there is a line to be wiped
 }
 
-// tell begins. stop must be called.
+// tell begins for an import. stop must be called.
 func (e *env) tell(p *zkimport.Progress) *teller {
+	return e.tellText(func() string { return progressText(p.State()) })
+}
+
+// tellText begins; text says how far it is, "" for nothing yet. stop must be
+// called.
+func (e *env) tellText(text func() string) *teller {
 	f, ok := e.stderr.(*os.File)
 	t := &teller{env: e, live: ok && term.IsTerminal(int(f.Fd())), end: make(chan struct{})}
 	if e.quiet {
@@ -41,7 +47,7 @@ func (e *env) tell(p *zkimport.Progress) *teller {
 		for {
 			select {
 			case <-tick.C:
-				t.say(progressText(p.State()))
+				t.say(text())
 			case <-t.end:
 				return
 			}

@@ -45,7 +45,7 @@ quorum, 7 time limit, 8 unhealthy, 130 interrupted.`,
 	}
 	root.AddCommand(
 		newLsCmd(e), newTreeCmd(e), newGetCmd(e), newSetCmd(e), newCreateCmd(e), newDeleteCmd(e),
-		newDeleteAllCmd(e), newStatCmd(e), newWatchCmd(e), newSyncCmd(e), newTxnCmd(e), newACLCmd(e), newImportCmd(e),
+		newDeleteAllCmd(e), newStatCmd(e), newWatchCmd(e), newSyncCmd(e), newTxnCmd(e), newACLCmd(e), newImportCmd(e), newBackupCmd(e),
 		newLocksCmd(e), newLockCmd(e), newStatusCmd(e), newSessionsCmd(e), newMembersCmd(e),
 		newElectCmd(e), newBarrierCmd(e), newQueueCmd(e), newCounterCmd(e), newDoctorCmd(e),
 		newClusterCmd(e), newWaitCmd(e), newContextCmd(e), newBenchCmd(e), newDemoCmd(e), newGuaranteesCmd(e), newVersionCmd(e),

@@ -1,0 +1,300 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/cluster"
+	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/session"
+	"github.com/coordd/coord/znode"
+	"github.com/coordd/coord/zxid"
+)
+
+const (
+	// restoreChunk is how much of a backup one log entry carries: what a full
+	// batch of small writes has, a quarter of it, so that writes go on in between.
+	restoreChunk = 256 << 10
+	// restoreWindow is how many chunks are proposed and not yet applied here.
+	restoreWindow = 4
+	// restoreStepBack is how long a restore steps back when clients' writes wait.
+	restoreStepBack = 20 * time.Millisecond
+	// settleMost bounds the time that is left to the other servers for making
+	// their tree, see settle.
+	settleMost = 10 * time.Second
+)
+
+// Restore implements coordpb.AdminServer.
+func (a adminService) Restore(stream grpc.ClientStreamingServer[coordpb.RestoreRequest, coordpb.RestoreReply]) error {
+	if err := a.enter(stream.Context(), "restore"); err != nil {
+		return err
+	}
+	s := a.s
+	if err := s.formed(); err != nil {
+		return statusOf(err)
+	}
+	if !s.streams.begin() {
+		return statusOf(fsm.ErrShuttingDown)
+	}
+	defer s.streams.done()
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	s.workers.Go(func() { // the stream does not know that the server stops
+		select {
+		case <-ctx.Done():
+		case <-s.stopping:
+			cancel()
+		}
+	})
+	r := &restoring{s: s, ctx: ctx, slots: make(chan struct{}, restoreWindow), failed: make(chan error, 1)}
+	reply, err := r.run(stream.Recv)
+	if err != nil {
+		reply = &coordpb.RestoreReply{Error: a.outcome(err)}
+		s.log.Warn("nothing was restored", "event", "restore_failed", "err", err)
+	}
+	return stream.SendAndClose(reply)
+}
+
+// restoring carries one backup into the log, on this server's number line: each
+// step is applied exactly once, whoever leads.
+type restoring struct {
+	s     *Server
+	ctx   context.Context //nolint:containedctx // lives as long as the call
+	nonce session.Nonce
+	begin *coordpb.RestoreBegin
+
+	sent   int64         // bytes proposed
+	part   []byte        // that do not make a chunk yet
+	slots  chan struct{} // held by each chunk that is under way
+	failed chan error    // has room for one: the first chunk that was refused
+}
+
+func (r *restoring) run(recv func() (*coordpb.RestoreRequest, error)) (*coordpb.RestoreReply, error) {
+	first, err := recv()
+	if err != nil {
+		return nil, malformed("no announcement of a backup: %v", err)
+	}
+	minEpoch, err := r.check(first.GetBegin())
+	if err != nil {
+		return nil, err
+	}
+	r.begin = first.GetBegin()
+	if _, err := rand.Read(r.nonce[:]); err != nil {
+		return nil, fmt.Errorf("drawing a nonce: %w", err)
+	}
+	begun, err := r.s.propose(r.ctx, &fsm.Command{Kind: fsm.CmdRestoreBegin, Begin: &fsm.RestoreBegin{
+		ID: r.begin.GetId(), Nonce: r.nonce, Size: r.begin.GetSize(), SHA256: [sha256.Size]byte(r.begin.GetSha256()),
+	}})
+	switch {
+	case err != nil:
+		return nil, err
+	case begun.Err != nil:
+		return nil, begun.Err
+	case begun.Status == fsm.StatusRepeat:
+		return r.reply() // an earlier call came as far as the commit
+	}
+	if err := r.bring(first.GetData(), recv); err != nil {
+		r.abandon()
+		return nil, err
+	}
+	return r.commit(minEpoch)
+}
+
+// check refuses at once what would be refused in the end, and returns the least
+// epoch afterwards.
+func (r *restoring) check(b *coordpb.RestoreBegin) (minEpoch uint32, err error) {
+	if b == nil || len(b.GetSha256()) != sha256.Size {
+		return 0, malformed("the first message does not announce a backup with its SHA-256")
+	}
+	now, err := r.s.clusterTime(r.ctx)
+	if err != nil {
+		return 0, err
+	}
+	minEpoch = cluster.EpochAt(time.UnixMilli(now))
+	if token := zxid.ID(b.GetMinToken()); token != 0 {
+		minEpoch = max(minEpoch, token.Epoch()+1)
+	}
+	if minEpoch > fsm.MaxRestoreEpoch {
+		return 0, fmt.Errorf("a token of %d leaves no room for those to come: %w", b.GetMinToken(), znode.ErrBadArguments)
+	}
+	if b.GetIntoEmpty() {
+		if err := r.s.node.Linearize(r.ctx); err != nil {
+			return 0, unavailable(err)
+		}
+		r.s.machine.View(func(v *fsm.View) {
+			if !v.Tree.Empty() {
+				err = fmt.Errorf("the cluster has %d znodes and was to be empty: %w", v.Tree.Counts().Nodes, znode.ErrNotEmpty)
+			}
+		})
+	}
+	return minEpoch, err
+}
+
+// bring proposes what comes, and returns when all of it has been applied here.
+func (r *restoring) bring(first []byte, recv func() (*coordpb.RestoreRequest, error)) error {
+	err := r.take(first)
+	for err == nil {
+		var req *coordpb.RestoreRequest
+		if req, err = recv(); err == nil {
+			err = r.take(req.GetData())
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	if got := r.sent + int64(len(r.part)); got != r.begin.GetSize() {
+		return fmt.Errorf("%d bytes of a backup of %d have come: %w", got, r.begin.GetSize(), znode.ErrBadArguments)
+	}
+	if err := r.propose(r.part); err != nil {
+		return err
+	}
+	for range restoreWindow { // every slot: nothing is under way any more
+		if err := r.slot(); err != nil {
+			return err
+		}
+	}
+	select {
+	case err := <-r.failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// take cuts what comes into chunks.
+func (r *restoring) take(data []byte) error {
+	for len(data) > 0 {
+		n := min(len(data), restoreChunk-len(r.part))
+		r.part = append(r.part, data[:n]...)
+		data = data[n:]
+		if len(r.part) == restoreChunk {
+			if err := r.propose(r.part); err != nil {
+				return err
+			}
+			r.part = r.part[:0]
+		}
+	}
+	return nil
+}
+
+// propose sends one chunk on its way, when there is a slot for it and clients'
+// writes do not wait.
+func (r *restoring) propose(data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	if err := r.slot(); err != nil {
+		return err
+	}
+	for err := r.s.node.Overloaded(); err != nil; err = r.s.node.Overloaded() {
+		if !errors.Is(err, fsm.ErrOverloaded) {
+			return err
+		}
+		if err := r.pause(restoreStepBack); err != nil {
+			return err
+		}
+	}
+	c := &fsm.Command{Kind: fsm.CmdRestoreChunk, Chunk: &fsm.RestoreChunk{Nonce: r.nonce, Offset: r.sent, Data: data}}
+	r.sent += int64(len(data))
+	r.s.node.Propose(c, cluster.WaiterFunc(func(res *fsm.Result) {
+		if res.Err != nil {
+			select {
+			case r.failed <- res.Err:
+			default: // an earlier one says why
+			}
+		}
+		<-r.slots
+	}))
+	return nil
+}
+
+// slot waits until fewer than restoreWindow chunks are under way.
+func (r *restoring) slot() error {
+	select {
+	case err := <-r.failed:
+		return err
+	case r.slots <- struct{}{}:
+		return nil
+	case <-r.ctx.Done():
+		return r.cut()
+	}
+}
+
+func (r *restoring) pause(d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-r.ctx.Done():
+		return r.cut()
+	}
+}
+
+// cut is the error when the call ends early: nothing has been replaced then.
+func (r *restoring) cut() error {
+	select {
+	case <-r.s.stopping:
+		return fsm.ErrShuttingDown
+	default:
+		return fmt.Errorf("the call ended before the backup was whole: %w", r.ctx.Err())
+	}
+}
+
+// abandon lets the servers forget what was brought. It does not wait.
+func (r *restoring) abandon() {
+	c := &fsm.Command{Kind: fsm.CmdRestoreCommit, Commit: &fsm.RestoreCommit{Nonce: r.nonce, Abandon: true}}
+	r.s.node.Propose(c, cluster.WaiterFunc(func(*fsm.Result) {}))
+}
+
+// commit replaces the tree.
+func (r *restoring) commit(minEpoch uint32) (*coordpb.RestoreReply, error) {
+	if err := r.settle(); err != nil {
+		r.abandon()
+		return nil, err
+	}
+	res, err := r.s.propose(r.ctx, &fsm.Command{Kind: fsm.CmdRestoreCommit, Commit: &fsm.RestoreCommit{
+		Nonce: r.nonce, MinEpoch: minEpoch, IntoEmpty: r.begin.GetIntoEmpty(),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if res.Err != nil {
+		return nil, res.Err
+	}
+	return r.reply()
+}
+
+// settle waits until the tree of the backup stands beside the present one, and as
+// long again, so that slower servers have theirs too: one that has not, waits for
+// it when it applies the commit, and its clients wait with it.
+func (r *restoring) settle() error {
+	start := time.Now()
+	err := r.s.machine.AwaitRestore(r.ctx, r.nonce)
+	switch {
+	case r.ctx.Err() != nil:
+		return r.cut()
+	case errors.Is(err, fsm.ErrBadSnapshot):
+		return fmt.Errorf("%w: %w", err, znode.ErrBadArguments)
+	case err != nil:
+		return err
+	}
+	return r.pause(min(time.Since(start), settleMost))
+}
+
+// reply says what the restore with the caller's id has done.
+func (r *restoring) reply() (*coordpb.RestoreReply, error) {
+	var last fsm.Restored
+	r.s.machine.View(func(v *fsm.View) { last = v.LastRestore })
+	if last.ID != r.begin.GetId() {
+		return nil, errors.New("the backup was restored, and another one has been since")
+	}
+	r.s.log.Info("a backup was restored", "event", "restored", "zxid", last.Zxid.String(), "znodes", last.Znodes, "sessions_ended", last.Sessions)
+	return &coordpb.RestoreReply{Zxid: uint64(last.Zxid), Znodes: last.Znodes, SessionsEnded: last.Sessions}, nil
+}
