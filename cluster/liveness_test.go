@@ -401,8 +401,12 @@ func TestUncountedSignOfLifeGrowsOldWithoutALeader(t *testing.T) {
 		w.node("n1").Heard(c.id, c.generation)
 		time.Sleep(time.Second)
 		w.node("n1").Heard(c.id, c.generation)
-		if age := w.node("n1").Uncounted(c.id, c.generation); age < 900*time.Millisecond {
+		age := w.node("n1").Uncounted(c.id, c.generation)
+		if age < 900*time.Millisecond {
 			t.Errorf("the oldest uncounted sign of life is %v old, want about a second", age)
+		}
+		if of := w.node("n1").OldestUncounted(); of < age {
+			t.Errorf("the oldest one of all is %v old, that of one session %v", of, age)
 		}
 	})
 }

@@ -254,6 +254,10 @@ func (n *Node) Uncounted(s session.ID, generation uint64) time.Duration {
 	return n.signs.uncounted(s, generation)
 }
 
+// OldestUncounted is the largest Uncounted of all sessions that are connected
+// here. It looks only at what the leader has not counted yet.
+func (n *Node) OldestUncounted() time.Duration { return n.signs.oldestUncounted() }
+
 // Acknowledge notes that the client of an idle session has the answers up to
 // seq, so that they can be forgotten. Writes carry that themselves.
 func (n *Node) Acknowledge(s session.ID, seq uint64) { n.trims.note(s, seq) }

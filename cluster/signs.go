@@ -237,6 +237,23 @@ func (s *signs) uncounted(id session.ID, generation uint64) time.Duration {
 	return oldest
 }
 
+// oldestUncounted is the largest uncounted of all sessions.
+func (s *signs) oldestUncounted() time.Duration {
+	now := s.time()
+	first := now
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for _, marks := range []map[session.ID]*sign{sh.sent, sh.fresh} {
+			for _, m := range marks {
+				first = min(first, m.first)
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return now - first
+}
+
 // tidings are what beats are to be told once no lock is held.
 type tidings []struct {
 	beat func(error)

@@ -166,6 +166,9 @@ func (s *Server) sweepZK(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		if !s.cfg.ZooKeeper.ReadOnly && s.cluster.OldestUncounted() <= s.cfg.Session.Min/3 {
+			continue // nobody can be overdue: no session has a shorter timeout
+		}
 		list = s.hub.appendStreams(list[:0])
 		for _, st := range list {
 			if c, ok := st.(*zkConn); ok {
