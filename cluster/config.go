@@ -97,6 +97,9 @@ type Config struct {
 	// their watch, for tests: it may block, as a disk does that stalls, and its
 	// error is that of a disk that has failed. nil is no call.
 	BeforeWrite func() error
+	// Distort may change the state behind each log entry, for tests of what finds a
+	// replica that differs. nil is no call.
+	Distort func(index uint64, v *fsm.View)
 	// Faults disturb the server, for tests.
 	Faults Faults
 	// transport stands between Raft and the network, for tests of this package.

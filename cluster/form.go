@@ -246,6 +246,7 @@ func (f *formation) askToJoin(ctx context.Context, address string) (rep *peerpb.
 	err = n.peers.guest(address, func(c peerpb.PeerClient) (err error) {
 		rep, err = c.Join(ctx, &peerpb.JoinRequest{
 			Name: n.cfg.Name, Id: string(n.id), Address: self.Address, ClusterName: n.cfg.ClusterName,
+			FeatureLevel: n.featureLevel(),
 		})
 		return err
 	})

@@ -107,7 +107,22 @@ func (s stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
 func (s stateMachine) Restore(r io.ReadCloser) error {
 	s.node.restores.Add(1)
 	defer s.node.restores.Add(-1)
-	return s.RaftFSM.Restore(r)
+	err := s.RaftFSM.Restore(r)
+	if err != nil {
+		s.node.restoreFailed.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// restoreError is why a snapshot could not be opened or restored: raft itself
+// says only that it could not.
+func (n *Node) restoreError() error {
+	for _, p := range []*error{n.stores.snaps.broken.Load(), n.restoreFailed.Load()} {
+		if p != nil {
+			return *p
+		}
+	}
+	return nil
 }
 
 // Counters are totals since the start of the server.

@@ -39,6 +39,9 @@ func (s *peerService) Join(ctx context.Context, q *peerpb.JoinRequest) (*peerpb.
 	if r == nil {
 		return n.sendToLeader(), nil
 	}
+	if err := n.checkLevel(id.name(), q.GetFeatureLevel()); err != nil {
+		return &peerpb.JoinReply{Refused: err.Error(), Retry: true}, nil
+	}
 	if err := n.admitMember(ctx, r, id, q.GetAddress()); err != nil {
 		return &peerpb.JoinReply{Refused: err.Error(), Retry: true}, nil
 	}
@@ -76,6 +79,9 @@ func (n *Node) admitMember(ctx context.Context, r *reign, id serverID, address s
 	if slices.ContainsFunc(members, func(s raft.Server) bool { return serverID(s.ID) == id }) {
 		n.addresses.learn(id.name(), address)
 		return nil
+	}
+	if err := n.changesRefused(); err != nil {
+		return err
 	}
 	if len(members) >= maxMembers {
 		return fmt.Errorf("the cluster has %d members, no more are taken in", len(members))

@@ -53,20 +53,23 @@ type Node struct {
 	form     *formation
 	disk     *diskRoom
 	reign    atomic.Pointer[reign]
+	alarm    atomic.Pointer[string]   // of the leader, why changes are refused; nil or empty: they are not
 	live     atomic.Pointer[liveness] // of the reign, from the moment it has seen the table
 	bootSeen nudge                    // a Boot was applied
 
-	lastEntry  atomic.Pointer[entryMark]
-	restores   atomic.Int32 // snapshots being installed
-	snapshots  *snapshots
-	counters   counters
-	started    atomic.Bool
-	stopping   atomic.Bool
-	formed     atomic.Bool    // Formed was nil once
-	wg         sync.WaitGroup // goroutines of streams; Run waits for them
-	fatalOnce  sync.Once
-	closeOnce  sync.Once
-	closeError error
+	lastEntry atomic.Pointer[entryMark]
+	restores  atomic.Int32 // snapshots being installed
+
+	restoreFailed atomic.Pointer[error] // the first one
+	snapshots     *snapshots
+	counters      counters
+	started       atomic.Bool
+	stopping      atomic.Bool
+	formed        atomic.Bool    // Formed was nil once
+	wg            sync.WaitGroup // goroutines of streams; Run waits for them
+	fatalOnce     sync.Once
+	closeOnce     sync.Once
+	closeError    error
 }
 
 // entryMark names an entry as the state machine saw it.
@@ -97,7 +100,7 @@ func Open(cfg Config) (_ *Node, err error) {
 	}()
 	n.id = n.stores.server()
 	n.log = n.log.With("id", string(n.id))
-	n.machine = fsm.New(fsm.Options{Hook: (*nodeHook)(n), Logger: n.log, Fatal: n.fatal})
+	n.machine = fsm.New(fsm.Options{Hook: (*nodeHook)(n), Logger: n.log, Fatal: n.fatal, Distort: cfg.Distort})
 	if n.listener, err = cfg.Net.Listen(context.Background(), cfg.Listen); err != nil {
 		return nil, fmt.Errorf("peer port %s: %w", cfg.Listen, err)
 	}

@@ -118,5 +118,7 @@ func (n *Node) handleReport(ctx context.Context, from serverID, q *peerpb.Report
 	if err != nil {
 		return &peerpb.ReportReply{Term: r.term, Refused: err.Error()}
 	}
-	return &peerpb.ReportReply{Term: r.term, Dropped: dropped, CommitIndex: commit, DiskFull: n.quorumDiskLow()}
+	rep := &peerpb.ReportReply{Term: r.term, Dropped: dropped, CommitIndex: commit, DiskFull: n.quorumDiskLow()}
+	n.compareDigests(r, from, q, rep)
+	return rep
 }

@@ -35,6 +35,9 @@ func (n *Node) memberLoop(ctx context.Context, r *reign) {
 }
 
 func (k *keeper) look(ctx context.Context) {
+	if k.node.changesRefused() != nil {
+		return
+	}
 	members := k.node.members()
 	if k.removeReplaced(ctx, members) {
 		return // one change at a time; the next look sees its outcome

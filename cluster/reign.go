@@ -19,6 +19,8 @@ type reign struct {
 	since time.Duration // on the node's monotonic clock
 	batch *batcher
 	live  *liveness
+	// digests compares the states of the servers.
+	digests *digests
 	// over is closed at the end, when nothing offered here is proposed any more.
 	over chan struct{}
 }
@@ -126,7 +128,7 @@ func (n *Node) newReign(term uint64) *reign {
 	since := n.now()
 	base := n.stateClock()
 	clock := func() int64 { return base + (n.now() - since).Milliseconds() }
-	r := &reign{term: term, since: since, over: make(chan struct{})}
+	r := &reign{term: term, since: since, digests: newDigests(), over: make(chan struct{})}
 	r.batch = newBatcher(n.raft.Load(), clock, n.entryCommitted, n.cfg.Timings.Commit)
 	r.batch.failed = func(commands int) { n.counters.unsettled.Add(uint64(commands)) }
 	r.live = newLiveness(n, r)

@@ -19,6 +19,7 @@ type reporter struct {
 	interval time.Duration
 	timeout  time.Duration // of one report
 	last     time.Duration // when the last one began, on the node's clock
+	digests  digestState
 
 	mu    sync.Mutex
 	marks []currency // acknowledged and not yet reached by the state machine, oldest first
@@ -74,7 +75,8 @@ func (r *reporter) reportOnce(ctx context.Context, link *leaderDialogue[peerpb.R
 	defer cancel()
 	heard := r.node.signs.take()
 	sent := r.node.now()
-	rep, err := r.send(ctx, link, leader, r.request(term, heard))
+	req := r.request(term, heard)
+	rep, err := r.send(ctx, link, leader, req)
 	if err == nil && rep.GetRefused() != "" {
 		err = errors.New(rep.GetRefused())
 	}
@@ -83,6 +85,8 @@ func (r *reporter) reportOnce(ctx context.Context, link *leaderDialogue[peerpb.R
 		r.node.log.Debug("report not acknowledged", "peer", string(leader), "err", err)
 		return
 	}
+	r.digests.answered(req.GetDigests())
+	r.node.heed(rep)
 	r.node.disk.setQuorumLow(rep.GetDiskFull())
 	r.acknowledge(currency{rep.GetCommitIndex(), sent})
 	r.node.signs.acked(r.judge(rep.GetDropped(), heard))
@@ -108,7 +112,8 @@ func (r *reporter) send(ctx context.Context, link *leaderDialogue[peerpb.ReportR
 func (r *reporter) request(term uint64, heard []reported) *peerpb.ReportRequest {
 	req := &peerpb.ReportRequest{
 		Term: term, Id: string(r.node.id), Boot: r.node.boot, Self: r.node.selfState(),
-		Heard: make([]*peerpb.HeardSession, len(heard)),
+		Heard:   make([]*peerpb.HeardSession, len(heard)),
+		Digests: r.digests.newMarks(r.node.machine, term), DigestVersion: fsm.DigestVersion,
 	}
 	now := r.node.signs.time()
 	for i, h := range heard {

@@ -93,7 +93,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	n.transport.Store(t)
 	r, err := raft.NewRaft(conf, stateMachine{n.machine.Raft(), n}, n.stores.log, n.stores.stable, n.stores.snaps, t)
 	if err != nil {
-		return nil, fmt.Errorf("start raft: %w", err)
+		return nil, fmt.Errorf("start raft: %w", errors.Join(err, n.restoreError()))
 	}
 	t.setRaft(r)
 	n.raft.Store(r)

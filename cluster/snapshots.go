@@ -71,6 +71,9 @@ func (s *snapshots) take() (uint64, error) {
 	if covered := s.covered.Load(); covered > 0 && covered >= s.newest.Load() {
 		return covered, nil
 	}
+	if err := s.node.changesRefused(); err != nil {
+		return 0, err
+	}
 	if err := setTrailingLogs(r, s.node.stores.log, s.trailing()); err != nil {
 		return 0, err
 	}

@@ -33,6 +33,8 @@ type Status struct {
 	Pending      int   // proposals of this server that are unanswered
 	PendingBytes int64 // their size
 	Uptime       time.Duration
+	Alarm        string // why snapshots and changes of the membership are refused; empty: they are not
+	FeatureLevel uint32 // agreed on
 	// Checks are what readiness depends on; Ready says that all are met.
 	Checks []Check
 	Ready  bool
@@ -53,6 +55,7 @@ func (n *Node) Status() Status {
 		Zxid: n.machine.Zxid(), AppliedIndex: n.machine.Index(), StaleAge: n.StaleAge(), Uptime: n.now() - n.born,
 		LastContact: n.lastContact(),
 	}
+	s.Alarm, s.FeatureLevel = n.Alarm(), n.machine.FeatureLevel()
 	pending, size := n.fwd.load()
 	s.Pending, s.PendingBytes = pending, int64(size)
 	if r := n.raft.Load(); r != nil {

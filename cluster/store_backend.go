@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
 	"go.etcd.io/bbolt"
 )
 
@@ -56,9 +58,23 @@ func openWAL(dir string, log hclog.Logger) (logBackend, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	w, err := wal.Open(dir, wal.WithLogger(log))
+	meta := filepath.Join(dir, metadb.FileName)
+	found, err := exists(meta)
 	if err != nil {
-		return nil, fmt.Errorf("open log %s: %w", dir, err)
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	if found {
+		if err := checkBolt(meta); err != nil {
+			return nil, err
+		}
+	}
+	var w *wal.WAL
+	err = guarded(dir, func() (err error) {
+		w, err = wal.Open(dir, wal.WithLogger(log))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", asDamage(dir, err))
 	}
 	return w, nil
 }
@@ -71,11 +87,15 @@ func openBoltLog(dir string) (logBackend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return boltLog{b}, nil
+	return boltLog{b, filepath.Join(dir, boltLogFile)}, nil
 }
 
-// boltLog makes a value that is not there nil, as raft-wal does.
-type boltLog struct{ *raftboltdb.BoltStore }
+// boltLog makes a value that is not there nil, as raft-wal does, and an error of
+// what bbolt panics about.
+type boltLog struct {
+	*raftboltdb.BoltStore
+	path string
+}
 
 func (b boltLog) Get(key []byte) ([]byte, error) {
 	v, err := b.BoltStore.Get(key)
@@ -83,6 +103,21 @@ func (b boltLog) Get(key []byte) ([]byte, error) {
 		return nil, nil
 	}
 	return v, err
+}
+
+// GetLog implements raft.LogStore.
+func (b boltLog) GetLog(index uint64, out *raft.Log) error {
+	return guarded(b.path, func() error { return b.BoltStore.GetLog(index, out) })
+}
+
+// StoreLogs implements raft.LogStore.
+func (b boltLog) StoreLogs(logs []*raft.Log) error {
+	return guarded(b.path, func() error { return b.BoltStore.StoreLogs(logs) })
+}
+
+// DeleteRange implements raft.LogStore.
+func (b boltLog) DeleteRange(first, last uint64) error {
+	return guarded(b.path, func() error { return b.BoltStore.DeleteRange(first, last) })
 }
 
 // openBolt opens the bbolt file at path. A new file is made aside and then
@@ -98,9 +133,16 @@ func openBolt(path string) (*raftboltdb.BoltStore, error) {
 			return nil, fmt.Errorf("create %s: %w", path, err)
 		}
 	}
-	b, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+	if err := checkBolt(path); err != nil {
+		return nil, err
+	}
+	var b *raftboltdb.BoltStore
+	err = guarded(path, func() (err error) {
+		b, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, fmt.Errorf("open %s: %w", path, asDamage(path, err))
 	}
 	return b, nil
 }

@@ -38,7 +38,12 @@ type logStore struct {
 	// backend may take; 0 is no limit. bbolt holds its one writer for the whole
 	// of it, and the leader's next append must not wait for seconds.
 	deleteBatch uint64
+	onDamage    func(error) // hears of an entry that cannot be read and is not needed, once
+	saidDamaged sync.Once
 	onSync      func(took time.Duration, entries, bytes int) // nil: nobody asks
+
+	path string    // for messages
+	tail *tailNote // how far the log goes, outside of it; nil in some tests
 
 	writing diskTurn // one StoreLogs or DeleteRange step at a time
 
@@ -66,7 +71,7 @@ func newLogStore(b logBackend, w *diskWatch) (*logStore, error) {
 	}
 	return &logStore{
 		backend: b, cache: newLogCache(logCacheBytes), watch: w, sizes: &logSizes{},
-		first: first, last: last, writing: newDiskTurn(),
+		onDamage: func(error) {}, first: first, last: last, writing: newDiskTurn(),
 	}, nil
 }
 
@@ -107,20 +112,45 @@ func (s *logStore) GetLog(index uint64, out *raft.Log) error {
 
 // entry reads what is really in the log.
 func (s *logStore) entry(index uint64, out *raft.Log) error {
+	err := s.read(index, out)
+	if err == nil || err == raft.ErrLogNotFound { //nolint:errorlint // it comes unwrapped
+		return err
+	}
+	if index <= s.snapshot().index { // whoever needs it can have a snapshot instead
+		s.saidDamaged.Do(func() { s.onDamage(err) })
+		return raft.ErrLogNotFound
+	}
+	s.watch.report(err)
+	return err
+}
+
+// read is entry without consequences. What the backend cannot give, though it
+// has to be there, or gives as something else than was stored, is damaged.
+func (s *logStore) read(index uint64, out *raft.Log) error {
 	if s.cache.get(index, out) {
 		return nil
 	}
-	s.mu.RLock()
-	there := index >= s.first && index <= s.last && s.last != 0
-	s.mu.RUnlock()
-	if !there {
+	if !s.has(index) {
 		return raft.ErrLogNotFound
 	}
-	if err := s.backend.GetLog(index, out); err != nil {
-		return err
+	err := s.backend.GetLog(index, out)
+	if err == nil {
+		err = checkSum(index, out)
+	}
+	if err != nil && !s.has(index) { // it was deleted meanwhile
+		return raft.ErrLogNotFound
+	}
+	if err != nil {
+		return asDamage(s.path, fmt.Errorf("entry %d: %w", index, err))
 	}
 	s.sizes.seen(index, logSize(out))
 	return nil
+}
+
+func (s *logStore) has(index uint64) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return index >= s.first && index <= s.last && s.last != 0
 }
 
 // StoreLog implements raft.LogStore.
@@ -139,7 +169,11 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		if err := s.checkFollows(logs); err != nil {
 			return err
 		}
-		return s.backend.StoreLogs(logs)
+		if err := s.backend.StoreLogs(sumLogs(logs)); err != nil {
+			return err
+		}
+		end := logs[len(logs)-1]
+		return s.note(logPosition{end.Index, end.Term}, false)
 	})
 	if err != nil {
 		return err
@@ -210,6 +244,9 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 func (s *logStore) deleteStep(first, last uint64) error {
 	s.writing.take()
 	defer s.writing.giveBack()
+	if err := s.noteShorter(first, last); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	switch {
 	case first <= s.first && last >= s.last:
@@ -223,6 +260,27 @@ func (s *logStore) deleteStep(first, last uint64) error {
 	s.cache.remove(first, last)
 	s.sizes.removed(first, last)
 	return s.watch.do("delete log entries", func() error { return s.backend.DeleteRange(first, last) })
+}
+
+// noteShorter lowers the note of the log's end before the end is deleted: the log
+// must never be shorter than noted.
+func (s *logStore) noteShorter(first, last uint64) error {
+	if end, _ := s.LastIndex(); last < end { // from memory: cannot fail
+		return nil
+	}
+	var at logPosition
+	var l raft.Log
+	if s.has(first-1) && s.read(first-1, &l) == nil {
+		at = logPosition{l.Index, l.Term}
+	}
+	return s.watch.do("note the end of the log", func() error { return s.note(at, true) })
+}
+
+func (s *logStore) note(p logPosition, durable bool) error {
+	if s.tail == nil {
+		return nil
+	}
+	return s.tail.note(p, durable)
 }
 
 // setSnapshot says where the newest snapshot ends. An older one is ignored.
@@ -252,10 +310,16 @@ func (s *logStore) begin() uint64 {
 	return s.first
 }
 
-// holds says whether the log itself has the entry index with that term.
-func (s *logStore) holds(index, term uint64) bool {
+// holds says whether the log itself has the entry index with that term. An entry
+// that is there and cannot be read is an error: nobody knows, and what follows
+// from "no" would delete the log.
+func (s *logStore) holds(index, term uint64) (bool, error) {
 	var l raft.Log
-	return s.entry(index, &l) == nil && l.Term == term
+	err := s.read(index, &l)
+	if err == raft.ErrLogNotFound { //nolint:errorlint // it comes unwrapped
+		return false, nil
+	}
+	return err == nil && l.Term == term, err
 }
 
 // bytesAfter returns how many bytes of log follow index, as a whole: what a

@@ -271,13 +271,15 @@ func copyTree(t *testing.T, from, to string) {
 	}
 }
 
-// A write that was torn by the crash was never acknowledged. The log opens with
-// what was.
+// A write that was torn by the crash was never acknowledged, and never noted. The
+// log opens with what was. The same bytes are damage once it was noted.
 func TestTornAppendIsNotThere(t *testing.T) {
 	dir := t.TempDir()
 	s := testStores(t, dir, logStoreWAL)
 	put(t, s.log, 1, upTo(1, 5)...)
 	size := writtenBytes(t, dir)
+	noted, err := os.ReadFile(filepath.Join(dir, tailFile))
+	must(t, err)
 	put(t, s.log, 1, 6)
 	crashed := copyDir(t, dir)
 	f, err := os.OpenFile(segment(t, crashed), os.O_WRONLY, 0)
@@ -291,11 +293,16 @@ func TestTornAppendIsNotThere(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
+	damaged := copyDir(t, crashed)
+	if _, err := openStores(testStoreConfig(t, damaged, logStoreWAL)); !errors.Is(err, errDamaged) {
+		t.Errorf("an acknowledged entry is gone, and the log is opened: %v", err)
+	}
+	must(t, os.WriteFile(filepath.Join(crashed, tailFile), noted, fileMode))
 	r := testStores(t, crashed, logStoreWAL)
 	expect(t, r.log, 1, 5, term(1))
 	put(t, r.log, 2, 6)
 	r = reopen(t, r, crashed, logStoreWAL)
-	if !r.log.holds(6, 2) {
+	if held, err := r.log.holds(6, 2); !held || err != nil {
 		t.Error("what was appended after the crash is not there")
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -47,6 +48,7 @@ type stores struct {
 	lock    *dirLock
 	watch   *diskWatch
 	backend logBackend
+	noted   logPosition // the end of the log as it was noted before this start
 	places  []identityPlace
 
 	// writing is held by who changes the identity or closes the stores, over the
@@ -70,6 +72,10 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkDiffers(cfg.dir); err != nil {
+		lock.release()
+		return nil, err
+	}
 	s := &stores{dir: cfg.dir, lock: lock, watch: newDiskWatch(cfg.writeDeadline, cfg.fail), writing: newDiskTurn()}
 	s.watch.before, s.watch.after = cfg.beforeWrite, cfg.written
 	defer func() {
@@ -81,6 +87,9 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 		return nil, err
 	}
 	if err := s.settle(cfg); err != nil {
+		return nil, err
+	}
+	if err := checkTail(s.log, s.noted); err != nil {
 		return nil, err
 	}
 	if err := repairLog(s.log, s.snaps); err != nil {
@@ -95,10 +104,20 @@ func (s *stores) openParts(cfg storeConfig) error {
 		return err
 	}
 	s.stable = &watchedStable{BoltStore: bolt, watch: s.watch}
+	if s.stable.votes, err = openVotes(cfg.dir, bolt, cfg.log); err != nil {
+		return err
+	}
 	if s.backend, err = openBackend(cfg.dir, cfg.kind, cfg.log); err != nil {
 		return err
 	}
 	if s.log, err = newLogStore(s.backend, s.watch); err != nil {
+		return asDamage(s.logPath(cfg), err)
+	}
+	s.log.path = s.logPath(cfg)
+	s.log.onDamage = func(err error) {
+		cfg.log.Error("a part of the log that a snapshot holds cannot be read", "error", err)
+	}
+	if s.log.tail, s.noted, err = openTail(cfg.dir); err != nil {
 		return err
 	}
 	s.log.onSync = cfg.onSync
@@ -117,13 +136,17 @@ func (s *stores) settle(cfg storeConfig) error {
 	if err != nil {
 		return err
 	}
-	logPath := filepath.Join(cfg.dir, walDir)
-	if cfg.kind == logStoreBoltDB {
-		logPath = filepath.Join(cfg.dir, boltDir, boltLogFile)
-	}
-	s.places = identityPlaces(cfg.dir, s.stable, s.backend, logPath)
+	s.places = identityPlaces(cfg.dir, s.stable, s.backend, s.logPath(cfg))
 	s.id, err = settleIdentity(s.places, cfg.name, unborn)
 	return err
+}
+
+// logPath names the log in messages.
+func (s *stores) logPath(cfg storeConfig) string {
+	if cfg.kind == logStoreBoltDB {
+		return filepath.Join(cfg.dir, boltDir, boltLogFile)
+	}
+	return filepath.Join(cfg.dir, walDir)
 }
 
 // unborn says that no part holds Raft state: no term was ever seen, nothing is
@@ -232,10 +255,16 @@ func (s *stores) close() error {
 	s.closed = true
 	s.watch.close()
 	var errs []error
+	if s.log != nil && s.log.tail != nil {
+		errs = append(errs, s.log.tail.close())
+	}
 	if s.backend != nil {
 		errs = append(errs, s.backend.Close())
 	}
 	if s.stable != nil {
+		if s.stable.votes != nil {
+			errs = append(errs, s.stable.votes.close())
+		}
 		errs = append(errs, s.stable.Close())
 	}
 	s.lock.release()
@@ -246,23 +275,58 @@ func (s *stores) close() error {
 var (
 	keyCurrentTerm  = []byte("CurrentTerm")
 	keyLastVoteTerm = []byte("LastVoteTerm")
+	keyLastVoteCand = []byte("LastVoteCand")
 )
 
 // watchedStable is the store of votes and terms under the watch of the disk: an
 // election writes it on Raft's main loop, where a hang is as bad as in the log.
 type watchedStable struct {
 	*raftboltdb.BoltStore
+	votes *votes
 	watch *diskWatch
 }
 
 // Set implements raft.StableStore.
 func (s *watchedStable) Set(key, value []byte) error {
-	return s.watch.do("store vote", func() error { return s.BoltStore.Set(key, value) })
+	return s.watch.do("store vote", func() error { return s.put(key, value) })
 }
 
 // SetUint64 implements raft.StableStore.
 func (s *watchedStable) SetUint64(key []byte, value uint64) error {
-	return s.watch.do("store term", func() error { return s.BoltStore.SetUint64(key, value) })
+	return s.watch.do("store term", func() error { return s.put(key, binary.BigEndian.AppendUint64(nil, value)) })
+}
+
+func (s *watchedStable) put(key, value []byte) error {
+	return guarded(s.votes.path, func() error {
+		if ok, err := s.votes.set(key, value); ok {
+			return err
+		}
+		return s.BoltStore.Set(key, value)
+	})
+}
+
+// Get implements raft.StableStore.
+func (s *watchedStable) Get(key []byte) ([]byte, error) {
+	v, ours := s.votes.get(key)
+	switch {
+	case !ours:
+		return s.BoltStore.Get(key)
+	case v == nil:
+		return nil, raftboltdb.ErrKeyNotFound
+	}
+	return v, nil
+}
+
+// GetUint64 implements raft.StableStore.
+func (s *watchedStable) GetUint64(key []byte) (uint64, error) {
+	v, err := s.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	if len(v) != 8 {
+		return 0, fmt.Errorf("%w: %s has %d bytes", errDamaged, key, len(v))
+	}
+	return binary.BigEndian.Uint64(v), nil
 }
 
 // removeStale deletes what a crash left unfinished in dir.

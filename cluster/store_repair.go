@@ -27,8 +27,8 @@ func repairLog(log *logStore, snaps *snapshotStore) error {
 		return err
 	}
 	if meta == nil {
-		if first > 1 {
-			return fmt.Errorf("%w: the log begins at index %d and there is no snapshot: %w", errLogBroken, first, errDiskNotWhole)
+		if err := checkWithoutSnapshot(snaps, first); err != nil {
+			return err
 		}
 		log.sizes.start(0)
 		return nil
@@ -37,7 +37,11 @@ func repairLog(log *logStore, snaps *snapshotStore) error {
 	if err != nil {
 		return err
 	}
-	if last != 0 && (last < meta.Index || !continues(log, first, meta)) {
+	goesOn, err := continues(log, first, meta)
+	if err != nil {
+		return err
+	}
+	if last != 0 && (last < meta.Index || !goesOn) {
 		if err := log.DeleteRange(first, last); err != nil {
 			return fmt.Errorf("clear the log behind snapshot %s: %w", meta.ID, err)
 		}
@@ -47,10 +51,29 @@ func repairLog(log *logStore, snaps *snapshotStore) error {
 	return nil
 }
 
+// checkWithoutSnapshot is for a directory without a snapshot that can be read: then
+// the log must have everything. first is 0 if it is empty.
+func checkWithoutSnapshot(snaps *snapshotStore, first uint64) error {
+	if first > 1 {
+		return fmt.Errorf("%w: the log begins at index %d and there is no snapshot: %w", errLogBroken, first, errDiskNotWhole)
+	}
+	ids, err := snaps.names()
+	if err != nil {
+		return err
+	}
+	if first == 0 && len(ids) > 0 {
+		return fmt.Errorf("%s: %w: none of %d snapshots can be used, and the log is empty: %s", snaps.path, errDamaged, len(ids), whatToDo)
+	}
+	return nil
+}
+
 // continues says whether the log goes on where the snapshot ends: it has the
 // snapshot's last entry, or begins just behind it.
-func continues(log *logStore, first uint64, meta *raft.SnapshotMeta) bool {
-	return first == meta.Index+1 || log.holds(meta.Index, meta.Term)
+func continues(log *logStore, first uint64, meta *raft.SnapshotMeta) (bool, error) {
+	if first == meta.Index+1 {
+		return true, nil
+	}
+	return log.holds(meta.Index, meta.Term)
 }
 
 // newestReadable returns the snapshot that raft is going to restore, nil if
@@ -66,8 +89,8 @@ func newestReadable(log *logStore, snaps *snapshotStore) (*raft.SnapshotMeta, er
 		return nil, err
 	}
 	for _, meta := range list {
-		if continues(log, first, meta) {
-			return meta, nil
+		if ok, err := continues(log, first, meta); ok || err != nil {
+			return meta, err
 		}
 		_, r, err := snaps.Open(meta.ID)
 		if err == nil {

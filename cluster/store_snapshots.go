@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -39,6 +42,10 @@ type snapshotStore struct {
 	// newest is the size of the newest snapshot in bytes; 0: there is none, or
 	// nobody has looked since the start.
 	newest atomic.Int64
+
+	// broken is the first error of a snapshot that could not be opened; raft says
+	// only that there was one.
+	broken atomic.Pointer[error]
 
 	reaping sync.Mutex
 }
@@ -76,8 +83,13 @@ func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raf
 // log begins: raft falls back to an older snapshot when it cannot read the
 // newest, and would find a hole behind it.
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	if err := s.checkMeta(id); err != nil {
+		return nil, nil, err
+	}
 	meta, r, err := s.FileSnapshotStore.Open(id)
 	if err != nil {
+		err = asDamage(filepath.Join(s.path, id), err)
+		s.broken.CompareAndSwap(nil, &err)
 		return nil, nil, err
 	}
 	if first := s.logBegin(); first > meta.Index+1 {
@@ -135,6 +147,61 @@ func (s *snapshotStore) names() ([]string, error) {
 // share the disk's queue with them.
 const syncEvery = 4 << 20
 
+// Beside what the library writes, a snapshot has a file with the checksum of its
+// metadata: membership, index and term in it would otherwise be believed whatever
+// happened to them.
+const (
+	metaFile = "meta.json"
+	metaSum  = "meta.sum"
+)
+
+// List implements raft.SnapshotStore. It leaves out snapshots whose metadata is
+// not what was written. One without a checksum was cut short by a crash right
+// before it was added, and is whole.
+func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
+	list, err := s.FileSnapshotStore.List()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(m *raft.SnapshotMeta) bool {
+		err := s.checkMeta(m.ID)
+		if err != nil {
+			s.log.Error("a snapshot is left out", "snapshot", m.ID, "error", err)
+		}
+		return err != nil
+	}), nil
+}
+
+func (s *snapshotStore) checkMeta(id string) error {
+	dir := filepath.Join(s.path, id)
+	want, err := os.ReadFile(filepath.Join(dir, metaSum))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	meta, err := os.ReadFile(filepath.Join(dir, metaFile))
+	if err != nil {
+		return err
+	}
+	if got := sumText(meta); got != string(want) {
+		return fmt.Errorf("%s: %w: its checksum is %s, expected %q", filepath.Join(dir, metaFile), errDamaged, got, clip(string(want)))
+	}
+	return nil
+}
+
+func sumText(b []byte) string { return fmt.Sprintf("%016x", xxhash.Sum64(b)) }
+
+func (s *snapshotStore) writeMetaSum(id string) error {
+	dir := filepath.Join(s.path, id)
+	meta, err := os.ReadFile(filepath.Join(dir, metaFile))
+	if err != nil {
+		return err
+	}
+	return writeFileDurably(filepath.Join(dir, metaSum), []byte(sumText(meta)))
+}
+
 // snapshotSink is one snapshot being written.
 type snapshotSink struct {
 	raft.SnapshotSink
@@ -167,6 +234,9 @@ func syncFile(path string) error {
 // Close makes the snapshot durable and visible. On an error nothing stays.
 func (s *snapshotSink) Close() error {
 	err := s.SnapshotSink.Close()
+	if err == nil {
+		err = s.store.writeMetaSum(s.ID())
+	}
 	if err == nil {
 		err = syncDir(filepath.Join(s.store.path, s.ID()))
 	}

@@ -155,7 +155,12 @@ func (g *inbox) covered(req *raft.InstallSnapshotRequest) bool {
 	if r := g.node.Load(); r != nil && r.AppliedIndex() >= req.LastLogIndex {
 		return true
 	}
-	return g.cfg.store.holds(req.LastLogIndex, req.LastLogTerm)
+	held, err := g.cfg.store.holds(req.LastLogIndex, req.LastLogTerm)
+	if err != nil { // what cannot be read must not be deleted for it: it may be on no majority any more
+		g.fail(err)
+		return true
+	}
+	return held
 }
 
 // replacesLonger says whether our log goes beyond the snapshot with entries that

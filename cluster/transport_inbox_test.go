@@ -203,7 +203,7 @@ func TestFollowerGoesOnWhenTheEntryBehindItsSnapshotIsReplaced(t *testing.T) {
 	if err := s.GetLog(89, &l); !isNotFound(err) {
 		t.Errorf("an entry inside of the snapshot: %v", err)
 	}
-	if s.holds(90, 3) {
+	if held, err := s.holds(90, 3); held || err != nil {
 		t.Error("the log claims to hold an entry of the snapshot")
 	}
 	for _, tc := range []struct {

@@ -117,16 +117,21 @@ func (m *Machine) applyChunk(n int, clock int64, first, last bool) error {
 // beginEntry moves the clock. An entry of a leader that has not opened its
 // epoch changes nothing, so neither does its clock.
 func (m *Machine) beginEntry(clock int64) {
+	m.markLocked(m.now.index - 1)
 	if m.now.term != m.state.EpochTerm {
 		return
 	}
-	m.state.Clock = max(m.state.Clock, clock)
+	m.state.Clock = max(m.state.Clock, clockAt(m.state.FeatureLevel, clock))
 	m.state.Sessions.ForgetRequests(m.state.Clock)
 	m.dropIdleRestore()
 }
 
 func (m *Machine) endEntry() {
 	m.state.Index, m.state.Term = m.now.index, m.now.term
+	if m.opts.Distort != nil {
+		m.opts.Distort(m.now.index, &m.state)
+	}
+	m.markLocked(m.now.index)
 	m.hook.EntryDone(m.now.index, m.now.term, m.state.Zxid)
 }
 

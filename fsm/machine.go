@@ -11,11 +11,6 @@ import (
 	"github.com/coordd/coord/zxid"
 )
 
-// FeatureLevel is the highest level of behaviour this build knows. Any change
-// in the outcome of apply, a fix too, gets a new one and happens only where the
-// state has been raised to it.
-const FeatureLevel = 1
-
 // chunkSize is how many transactions are applied under one hold of the write
 // lock: readers wait for a fraction of a millisecond however large the entry.
 const chunkSize = 64
@@ -29,6 +24,9 @@ type Options struct {
 	// FeatureLevel is the highest level this process knows; 0 means the
 	// package's FeatureLevel. Tests of upgrades lower it.
 	FeatureLevel uint32
+	// Distort is called at the end of each entry and may change the state, for
+	// tests of what finds a replica that differs; nil changes nothing.
+	Distort func(index uint64, v *View)
 	// Fatal is called by the Raft side (see Machine.Raft) with the error of an
 	// entry that cannot be applied. It must see to it that the process ends: a
 	// replica that cannot follow the log must not go on. nil panics.
@@ -83,6 +81,8 @@ type Machine struct {
 	swapped bool                         // by it: the tree is another one
 	fresh   int                          // commands since the table was last digested
 	decoded [chunkSize]decoder           // used outside mu, under entry
+
+	marks marks
 
 	index, zxid, epochTerm atomic.Uint64 // copies of state for readers without lock
 	byIndex, byZxid        waiters
@@ -169,7 +169,11 @@ func (m *Machine) raiseIndex(index uint64) {
 	m.entry.Lock()
 	defer m.entry.Unlock()
 	m.mu.Lock()
-	m.state.Index = max(m.state.Index, index)
+	if index > m.state.Index {
+		m.markLocked(index - 1)
+		m.state.Index = index
+		m.markLocked(index)
+	}
 	m.publish()
 	m.mu.Unlock()
 	m.wake()

@@ -47,6 +47,7 @@ func (m *Machine) swap(v View) {
 	m.state = v
 	m.state.restoring.buildIfWhole()
 	m.fresh = 0
+	m.marks.clear()
 	clear(m.callers)
 	m.publish()
 	m.hook.Restored(v.Index, v.Zxid)
@@ -93,8 +94,8 @@ func readHeader(s *summingReader, featureLevel uint32) (header, error) {
 	if [len(snapshotMagic)]byte(p[:]) != snapshotMagic {
 		return header{}, fmt.Errorf("%w: it does not begin as one", ErrBadSnapshot)
 	}
-	if v := binary.LittleEndian.Uint32(p[len(snapshotMagic):]); v != snapshotVersion {
-		return header{}, fmt.Errorf("%w: format version %d, this server knows %d", ErrBadSnapshot, v, snapshotVersion)
+	if v := binary.LittleEndian.Uint32(p[len(snapshotMagic):]); v == 0 || v > newestSnapshotVersion {
+		return header{}, fmt.Errorf("%w: format version %d, this server knows %d", ErrBadSnapshot, v, newestSnapshotVersion)
 	}
 	n := binary.LittleEndian.Uint32(p[len(snapshotMagic)+4:])
 	if n > maxHeaderBytes {

@@ -15,10 +15,6 @@ import (
 // of a version this build does not know.
 var ErrBadSnapshot = errors.New("not a snapshot that can be restored")
 
-// snapshotVersion is the form of what Encode writes. A change of what is
-// written, or of its meaning, raises it.
-const snapshotVersion = 1
-
 var snapshotMagic = [8]byte{'c', 'o', 'o', 'r', 'd', 's', 'n', 'p'}
 
 // Image is the state at one instant. It is read by another goroutine while
@@ -110,7 +106,8 @@ func (i *Image) Digest() uint64 { return i.header.digest }
 func (i *Image) Encode(w io.Writer) error {
 	s := newSummingWriter(w)
 	b := appendHeader(nil, &i.header)
-	preamble := binary.LittleEndian.AppendUint32(snapshotMagic[:len(snapshotMagic):len(snapshotMagic)], snapshotVersion)
+	// Servers that do not know more than the level agreed on must be able to read it.
+	preamble := binary.LittleEndian.AppendUint32(snapshotMagic[:len(snapshotMagic):len(snapshotMagic)], snapshotVersionAt(i.header.featureLevel))
 	preamble = binary.LittleEndian.AppendUint32(preamble, uint32(len(b)))
 	_, err := s.Write(append(preamble, b...))
 	if err == nil {

@@ -40,7 +40,9 @@ func (a adminService) enter(ctx context.Context, what string, args ...any) error
 }
 
 // changes says whether an admin call does more than look.
-func changes(what string) bool { return what != "status" && what != "stats" && what != "sessions" }
+func changes(what string) bool {
+	return what != "status" && what != "stats" && what != "sessions" && what != "upgrade-status"
+}
 
 // names lists who a guest has proved to be, without secrets.
 func (g *guest) names() []string {
@@ -61,7 +63,7 @@ func (a adminService) Status(ctx context.Context, _ *coordpb.StatusRequest) (*co
 		Server: st.Name, ServerId: st.ID, ClusterName: st.ClusterName, ClusterId: st.ClusterID,
 		Leader: st.Leader, Term: st.Term, Ready: st.Ready, Version: s.cfg.Version,
 		UptimeMs: st.Uptime.Milliseconds(), Waiting: st.Waiting, CommitIndex: st.CommitIndex, AppliedIndex: st.AppliedIndex,
-		Watches: int64(s.hub.watchCount()),
+		Watches: int64(s.hub.watchCount()), Alarm: st.Alarm, FeatureLevel: st.FeatureLevel,
 	}
 	digest, index, z := s.machine.Digest()
 	rep.Digest, rep.DigestIndex, rep.Zxid = digest, index, uint64(z)
@@ -84,7 +86,7 @@ func memberOut(m *cluster.Member) *coordpb.Member {
 	out := &coordpb.Member{
 		Name: m.Name, Id: m.ID, PeerAddress: m.PeerAddress, GrpcAddress: m.GRPCAddress, HttpAddress: m.HTTPAddress,
 		InContact: m.InContact, Ready: m.Ready, Version: m.Version, AppliedIndex: m.AppliedIndex,
-		LastContactMs: -1, Detail: m.Detail, Sessions: m.Sessions, UptimeMs: m.Uptime.Milliseconds(),
+		LastContactMs: -1, FeatureLevel: m.FeatureLevel, Detail: m.Detail, Sessions: m.Sessions, UptimeMs: m.Uptime.Milliseconds(),
 	}
 	if m.LastContact >= 0 {
 		out.LastContactMs = m.LastContact.Milliseconds()

@@ -590,7 +590,8 @@ type ReportRequest struct {
 	Boot          uint64                 `protobuf:"varint,3,opt,name=boot,proto3" json:"boot,omitempty"`
 	Heard         []*HeardSession        `protobuf:"bytes,4,rep,name=heard,proto3" json:"heard,omitempty"`
 	Self          *ServerState           `protobuf:"bytes,5,opt,name=self,proto3" json:"self,omitempty"`
-	Digests       []*DigestMark          `protobuf:"bytes,6,rep,name=digests,proto3" json:"digests,omitempty"` // the newest ones
+	Digests       []*DigestMark          `protobuf:"bytes,6,rep,name=digests,proto3" json:"digests,omitempty"`                                   // the newest ones
+	DigestVersion uint32                 `protobuf:"varint,7,opt,name=digest_version,json=digestVersion,proto3" json:"digest_version,omitempty"` // what they are made of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -665,6 +666,13 @@ func (x *ReportRequest) GetDigests() []*DigestMark {
 		return x.Digests
 	}
 	return nil
+}
+
+func (x *ReportRequest) GetDigestVersion() uint32 {
+	if x != nil {
+		return x.DigestVersion
+	}
+	return 0
 }
 
 // DigestMark is the digest of the state behind the log entry at index.
@@ -791,6 +799,7 @@ type ReportReply struct {
 	Differs       *DigestMark `protobuf:"bytes,6,opt,name=differs,proto3" json:"differs,omitempty"`
 	Alarm         string      `protobuf:"bytes,7,opt,name=alarm,proto3" json:"alarm,omitempty"`                                    // digests differ, and there is no majority
 	FeatureLevel  uint32      `protobuf:"varint,8,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // agreed on
+	EqualUpTo     uint64      `protobuf:"varint,9,opt,name=equal_up_to,json=equalUpTo,proto3" json:"equal_up_to,omitempty"`        // with differs: the last index compared before at which it was equal; 0 unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -877,6 +886,13 @@ func (x *ReportReply) GetAlarm() string {
 func (x *ReportReply) GetFeatureLevel() uint32 {
 	if x != nil {
 		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *ReportReply) GetEqualUpTo() uint64 {
+	if x != nil {
+		return x.EqualUpTo
 	}
 	return 0
 }
@@ -1830,14 +1846,15 @@ const file_peer_proto_rawDesc = "" +
 	"\x10ReadIndexRequest\"@\n" +
 	"\x0eReadIndexReply\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\tR\arefused\"\xdf\x01\n" +
+	"\arefused\x18\x02 \x01(\tR\arefused\"\x86\x02\n" +
 	"\rReportRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04boot\x18\x03 \x01(\x04R\x04boot\x121\n" +
 	"\x05heard\x18\x04 \x03(\v2\x1b.coord.peer.v1.HeardSessionR\x05heard\x12.\n" +
 	"\x04self\x18\x05 \x01(\v2\x1a.coord.peer.v1.ServerStateR\x04self\x123\n" +
-	"\adigests\x18\x06 \x03(\v2\x19.coord.peer.v1.DigestMarkR\adigests\":\n" +
+	"\adigests\x18\x06 \x03(\v2\x19.coord.peer.v1.DigestMarkR\adigests\x12%\n" +
+	"\x0edigest_version\x18\a \x01(\rR\rdigestVersion\":\n" +
 	"\n" +
 	"DigestMark\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
@@ -1847,7 +1864,7 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x15\n" +
-	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"\x85\x02\n" +
+	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"\xa5\x02\n" +
 	"\vReportReply\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\x12\x18\n" +
@@ -1856,7 +1873,8 @@ const file_peer_proto_rawDesc = "" +
 	"\tdisk_full\x18\x05 \x01(\bR\bdiskFull\x123\n" +
 	"\adiffers\x18\x06 \x01(\v2\x19.coord.peer.v1.DigestMarkR\adiffers\x12\x14\n" +
 	"\x05alarm\x18\a \x01(\tR\x05alarm\x12#\n" +
-	"\rfeature_level\x18\b \x01(\rR\ffeatureLevel\"\xc9\x03\n" +
+	"\rfeature_level\x18\b \x01(\rR\ffeatureLevel\x12\x1e\n" +
+	"\vequal_up_to\x18\t \x01(\x04R\tequalUpTo\"\xc9\x03\n" +
 	"\vServerState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +

@@ -37,7 +37,7 @@ func newMembersCmd(e *env) *cobra.Command {
 }
 
 func newClusterCmd(e *env) *cobra.Command {
-	return parent("cluster", "Form a cluster", newClusterInitCmd(e))
+	return parent("cluster", "Form a cluster, and raise it after an upgrade", newClusterInitCmd(e), newClusterUpgradeCmd(e))
 }
 
 func newClusterInitCmd(e *env) *cobra.Command {

@@ -28,6 +28,8 @@ type clusterStatus struct {
 	Znodes    int64  `json:"znodes"`
 	DataBytes int64  `json:"dataBytes"`
 	Waiting   string `json:"waiting,omitempty"`
+	// Alarm says why snapshots and changes of the membership are refused.
+	Alarm string `json:"alarm,omitempty"`
 	// View is the server whose own view this is, which may be older; empty if it
 	// is the leader's.
 	View    string       `json:"view,omitempty"`
@@ -177,7 +179,8 @@ func (st *clusterStatus) fill(r *coordpb.StatusReply) {
 	for _, m := range r.Members {
 		newest = max(newest, m.AppliedIndex)
 	}
-	st.Healthy = r.Leader != "" && r.MembersFromLeader && len(r.Members) > 0
+	st.Alarm = r.Alarm
+	st.Healthy = r.Leader != "" && r.MembersFromLeader && len(r.Members) > 0 && r.Alarm == ""
 	for _, m := range r.Members {
 		item := newMemberItem(m, newest)
 		st.Healthy = st.Healthy && item.ok()
@@ -214,6 +217,9 @@ func (st *clusterStatus) summary() string {
 func (e *env) printStatus(w io.Writer, st *clusterStatus) error {
 	fmt.Fprintf(w, "%s   %s        leader %s, term %s        zxid %s\n", st.Cluster, st.summary(), dash(st.Leader), st.Term, st.Zxid)
 	fmt.Fprintf(w, "sessions %d   znodes %d, %s\n", st.Sessions, st.Znodes, size(st.DataBytes))
+	if st.Alarm != "" {
+		fmt.Fprintf(w, "ALARM: %s; snapshots and changes of the membership are refused\n", st.Alarm)
+	}
 	if st.View != "" && st.Waiting == "" {
 		fmt.Fprintf(w, "this is %s's own, older view: it has not heard from the leader how the others are\n", st.View)
 	}
