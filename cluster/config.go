@@ -35,13 +35,17 @@ func (p Peer) String() string { return p.Name + "=" + p.Address }
 // Config says who a server is and how its Raft behaves. A zero field has the
 // default named beside it.
 type Config struct {
-	// Name is this server's entry in Peers. No default.
+	// Name is this server's entry in Peers or Observers. No default.
 	Name string
 	// ClusterName is what the operator calls the cluster; servers of another
 	// cluster name are refused. "coord".
 	ClusterName string
-	// Peers lists all servers, the same on each. A single one is allowed.
+	// Peers lists all servers that may vote, the same on each. A single one is
+	// allowed.
 	Peers []Peer
+	// Observers lists servers that never vote, and count in no quorum: they serve
+	// reads, watches and sessions, and forward writes. None by default.
+	Observers []Peer
 	// Bootstrap is BootstrapManual by default.
 	Bootstrap Bootstrap
 	// DataDir holds everything that must survive. No default.
@@ -64,6 +68,9 @@ type Config struct {
 	// StableBeforeVote is how long a joining server must have kept up before it
 	// gets a vote that raises the quorum; 10 s.
 	StableBeforeVote time.Duration
+	// RemoveDeadAfter is how long a voter may be silent before it is taken out of
+	// the cluster, if that lowers the quorum; 0: never.
+	RemoveDeadAfter time.Duration
 	// SessionMin is the smallest session timeout of the cluster; 2 s. Reports to
 	// the leader are sent every 1/20 of it.
 	SessionMin time.Duration
@@ -189,7 +196,8 @@ func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Peers = slices.Clone(c.Peers)
 	slices.SortFunc(c.Peers, func(a, b Peer) int { return cmp.Compare(a.Name, b.Name) })
-	if p, ok := c.peer(c.Name); ok {
+	c.Observers = slices.Clone(c.Observers)
+	if p, ok := c.Self(); ok {
 		c.Listen = cmp.Or(c.Listen, p.Address)
 	}
 	return c.withDefaultHooks()
@@ -245,18 +253,25 @@ func (c Config) validatePeers() error {
 	if len(c.Peers) == 0 || len(c.Peers) > maxPeers {
 		return fmt.Errorf("peers: %d listed (want 1 to %d)", len(c.Peers), maxPeers)
 	}
+	if len(c.Observers) > maxPeers {
+		return fmt.Errorf("observers: %d listed (want at most %d)", len(c.Observers), maxPeers)
+	}
 	names, addresses := map[string]bool{}, map[string]bool{}
-	for _, p := range c.Peers {
+	for _, p := range c.servers() {
+		list := "peers"
+		if c.isObserver(p.Name) {
+			list = "observers"
+		}
 		if err := validatePeer(p); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", list, err)
 		}
 		if names[p.Name] || addresses[p.Address] {
-			return fmt.Errorf("peers: %s has the name or the address of another one", p)
+			return fmt.Errorf("%s: %s has the name or the address of another one", list, p)
 		}
 		names[p.Name], addresses[p.Address] = true, true
 	}
 	if !names[c.Name] {
-		return fmt.Errorf("peers: %s itself is not listed", c.Name)
+		return fmt.Errorf("peers: %s itself is not listed, nor is it in observers", c.Name)
 	}
 	if c.Bootstrap != BootstrapManual && c.Bootstrap != BootstrapAuto {
 		return fmt.Errorf("bootstrap %q (want manual or auto)", c.Bootstrap)
@@ -266,10 +281,10 @@ func (c Config) validatePeers() error {
 
 func validatePeer(p Peer) error {
 	if err := validateName(p.Name); err != nil {
-		return fmt.Errorf("peers: %w", err)
+		return err
 	}
 	if _, _, err := net.SplitHostPort(p.Address); err != nil {
-		return fmt.Errorf("peers: %s: %w", p, err)
+		return fmt.Errorf("%s: %w", p, err)
 	}
 	return nil
 }

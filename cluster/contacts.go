@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ type contact struct {
 type contacts struct {
 	mu sync.Mutex
 	by map[serverID]contact
+	// trouble is why a server could not be reached when it was dialled last.
+	trouble map[serverID]string
 }
 
 func (c *contacts) note(id serverID, s *peerpb.ServerState, at time.Duration) {
@@ -44,11 +47,36 @@ func (c *contacts) of(id serverID) (contact, bool) {
 func (c *contacts) forget(keep func(serverID) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id := range c.by {
-		if !keep(id) {
-			delete(c.by, id)
-		}
+	maps.DeleteFunc(c.by, func(id serverID, _ contact) bool { return !keep(id) })
+	maps.DeleteFunc(c.trouble, func(id serverID, _ string) bool { return !keep(id) })
+}
+
+// dialled notes how dialling a server ended.
+func (c *contacts) dialled(id serverID, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(c.trouble, id)
+	case c.trouble == nil:
+		c.trouble = map[serverID]string{id: brief(err)}
+	default:
+		c.trouble[id] = brief(err)
 	}
+}
+
+// troubleWith is why a server could not be reached when it was dialled last, ""
+// if it could.
+func (c *contacts) troubleWith(id serverID) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trouble[id]
+}
+
+// dialed hears how dialling a server at an address ended.
+func (n *Node) dialed(to serverID, address string, err error) {
+	n.addresses.tried(to, address, err)
+	n.contacts.dialled(to, err)
 }
 
 // contactTimeout is how long a server may be silent and still be in contact.
@@ -68,13 +96,14 @@ func (n *Node) inContact(id serverID) bool {
 // selfState is how this server is.
 func (n *Node) selfState() *peerpb.ServerState {
 	info := n.cfg.Info()
-	self, _ := n.cfg.peer(n.cfg.Name)
+	self, _ := n.cfg.Self()
 	return &peerpb.ServerState{
 		Name: n.cfg.Name, Id: string(n.id), PeerAddress: self.Address,
 		GrpcAddress: info.GRPCAddress, HttpAddress: info.HTTPAddress, ZookeeperAddress: info.ZooKeeperAddress,
 		Ready: info.Ready, Version: info.Version, Detail: info.Detail, Sessions: info.Sessions,
 		AppliedIndex: n.machine.Index(), UptimeMs: (n.now() - n.born).Milliseconds(),
 		DiskLow: n.disk.isLow(), FeatureLevel: n.featureLevel(),
+		Observer: n.cfg.isObserver(n.cfg.Name), RoleSinceMs: n.roles.held(n.ownRole(), n.now()).Milliseconds(),
 	}
 }
 

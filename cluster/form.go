@@ -32,34 +32,8 @@ type formation struct {
 	mu      sync.Mutex
 	wanted  int    // operators who ask here, and wait
 	waiting string // for what
-}
 
-// Formed returns nil once a majority of the listed peers have a vote, and else
-// a *NotFormedError: until then nothing may be promised to a client, because a
-// majority of the servers may know nothing of it. Once nil it stays so, and
-// costs nothing.
-func (n *Node) Formed() error {
-	if n.formed.Load() {
-		return nil
-	}
-	voters := map[string]bool{}
-	for _, v := range n.voters() {
-		voters[v.name()] = true
-	}
-	var missing []string
-	for _, p := range n.cfg.Peers {
-		if !voters[p.Name] {
-			missing = append(missing, p.Name)
-		}
-	}
-	if len(n.cfg.Peers)-len(missing) > len(n.cfg.Peers)/2 {
-		n.formed.Store(true)
-		return nil
-	}
-	if w := n.form.reason(); w != "" {
-		return &NotFormedError{w}
-	}
-	return &NotFormedError{"waiting for " + strings.Join(missing, ", ")}
+	kept bool // it is written down that the cluster is formed; used by run only
 }
 
 func (f *formation) reason() string {
@@ -116,13 +90,16 @@ func (n *Node) Form(ctx context.Context) (clusterID string, err error) {
 	}
 }
 
-// run works until this server is a member and ctx ends.
+// run works until ctx ends.
 func (f *formation) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if f.node.isMember() {
+		f.keepFormed()
+		if f.node.isMember(f.node.id) {
 			f.wait("")
 			if _, _, ok := f.node.leader(); !ok {
-				f.discover(ctx) // says where we are, to those who do not list us
+				// Says where we are to those who do not list us, or elsewhere, and
+				// asks whether we were removed while nobody could tell us.
+				f.confirm(ctx, f.discover(ctx))
 			}
 			pause(ctx, nil, lostTick)
 			continue
@@ -139,16 +116,16 @@ type sighted struct {
 	err   error
 }
 
-// discover asks all other listed peers at once.
+// discover asks all other listed servers at once.
 func (f *formation) discover(ctx context.Context) []sighted {
 	n := f.node
-	self, _ := n.cfg.peer(n.cfg.Name)
+	self, _ := n.cfg.Self()
 	q := &peerpb.DiscoverRequest{
 		ClusterName: n.cfg.ClusterName, Name: n.cfg.Name, Id: string(n.id), Peers: n.cfg.peerList(),
 		Address: self.Address, ClusterId: n.stores.cluster(),
 	}
 	var out []sighted
-	for _, p := range n.cfg.Peers {
+	for _, p := range n.cfg.servers() {
 		if p.Name != n.cfg.Name {
 			out = append(out, sighted{peer: p})
 		}
@@ -204,49 +181,28 @@ func (f *formation) existing(seen []sighted) (id, reason string) {
 	return id, ""
 }
 
-// join asks to be taken in, first at the peers that have a cluster, then where
-// they point.
+// join asks to be taken in.
 func (f *formation) join(ctx context.Context, seen []sighted) {
-	var refusals []string
-	asked := map[string]bool{}
-	var todo []string
-	for _, s := range seen {
-		if s.reply.GetClusterId() != "" {
-			todo = append(todo, s.peer.Address)
-		}
+	rep, refusals := f.ask(ctx, seen)
+	switch {
+	case rep == nil:
+		f.wait("waiting to be taken in (%s)", strings.Join(refusals, "; "))
+	case rep.GetRemoved():
+		f.node.evicted(serverID(rep.GetLeader()))
+	default:
+		f.joined(rep.GetClusterId())
 	}
-	for ; len(todo) > 0 && len(asked) < maxPeers; todo = todo[1:] {
-		address := todo[0]
-		if asked[address] {
-			continue
-		}
-		asked[address] = true
-		rep, err := f.askToJoin(ctx, address)
-		switch {
-		case err != nil:
-			refusals = append(refusals, fmt.Sprintf("%s: %v", address, err))
-		case rep.GetRefused() != "":
-			refusals = append(refusals, fmt.Sprintf("%s: %s", address, rep.GetRefused()))
-			if rep.GetLeaderAddress() != "" {
-				todo = append(todo, rep.GetLeaderAddress())
-			}
-		default:
-			f.joined(rep.GetClusterId())
-			return
-		}
-	}
-	f.wait("waiting to be taken in (%s)", strings.Join(refusals, "; "))
 }
 
 func (f *formation) askToJoin(ctx context.Context, address string) (rep *peerpb.JoinReply, err error) {
 	n := f.node
-	self, _ := n.cfg.peer(n.cfg.Name)
+	self, _ := n.cfg.Self()
 	ctx, cancel := context.WithTimeout(ctx, memberChangeTimeout+discoverTimeout)
 	defer cancel()
 	err = n.peers.guest(address, func(c peerpb.PeerClient) (err error) {
 		rep, err = c.Join(ctx, &peerpb.JoinRequest{
 			Name: n.cfg.Name, Id: string(n.id), Address: self.Address, ClusterName: n.cfg.ClusterName,
-			FeatureLevel: n.featureLevel(),
+			Observer: n.cfg.isObserver(n.cfg.Name), FeatureLevel: n.featureLevel(),
 		})
 		return err
 	})
@@ -268,6 +224,9 @@ func (f *formation) joined(cluster string) {
 // else it says what it waits for.
 func (f *formation) bootstrap(seen []sighted) error {
 	n := f.node
+	if n.cfg.isObserver(n.cfg.Name) {
+		return errors.New("waiting for the cluster to be formed by its voters")
+	}
 	if err := mayBootstrap(n.cfg, seen); err != nil {
 		return err
 	}
@@ -302,6 +261,7 @@ func (f *formation) bootstrap(seen []sighted) error {
 // listed peer answers, has no data, and has the same list, so that all name the
 // same first one.
 func mayBootstrap(cfg Config, seen []sighted) error {
+	seen = slices.DeleteFunc(slices.Clone(seen), func(s sighted) bool { return cfg.isObserver(s.peer.Name) })
 	var silent []string
 	for _, s := range seen {
 		if s.err != nil {
@@ -342,7 +302,7 @@ func (s *peerService) Discover(ctx context.Context, q *peerpb.DiscoverRequest) (
 	own := n.stores.cluster()
 	// Only a server of this cluster may say where it is, and only for itself.
 	if caller := callerID(ctx); own != "" && q.GetClusterId() == own && q.GetId() == string(caller) && q.GetName() == caller.name() {
-		n.addresses.learn(caller.name(), clip(q.GetAddress()))
+		n.learnAddress(caller, clip(q.GetAddress()))
 	}
 	rep := &peerpb.DiscoverReply{
 		Name: n.cfg.Name, Id: string(n.id), ClusterName: n.cfg.ClusterName, ClusterId: own,

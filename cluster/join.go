@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,7 +24,8 @@ const maxMembers = 2 * maxPeers
 var errBadJoin = errors.New("not a valid request to join")
 
 // Join implements peerpb.PeerServer: a server that has no cluster asks to be
-// taken in. It gets no vote yet (see memberLoop).
+// taken in. It gets no vote yet (see memberLoop). One that belongs to this cluster
+// asks whether it still does, and says where it is.
 func (s *peerService) Join(ctx context.Context, q *peerpb.JoinRequest) (*peerpb.JoinReply, error) {
 	n := s.node
 	id, err := checkJoin(q, callerID(ctx))
@@ -39,13 +39,31 @@ func (s *peerService) Join(ctx context.Context, q *peerpb.JoinRequest) (*peerpb.
 	if r == nil {
 		return n.sendToLeader(), nil
 	}
+	if own := n.stores.cluster(); own != "" && callerCluster(ctx) == own {
+		return n.recognise(ctx, r, id, q.GetAddress()), nil
+	}
 	if err := n.checkLevel(id.name(), q.GetFeatureLevel()); err != nil {
 		return &peerpb.JoinReply{Refused: err.Error(), Retry: true}, nil
 	}
-	if err := n.admitMember(ctx, r, id, q.GetAddress()); err != nil {
+	if err := n.admitMember(ctx, r, id, q); err != nil {
 		return &peerpb.JoinReply{Refused: err.Error(), Retry: true}, nil
 	}
 	return &peerpb.JoinReply{ClusterId: n.stores.cluster()}, nil
+}
+
+// recognise answers a server that belongs to this cluster: it is a member, or it
+// has left for good.
+func (n *Node) recognise(ctx context.Context, r *reign, id serverID, address string) *peerpb.JoinReply {
+	if !n.isMember(id) {
+		switch left, err := n.hasLeft(ctx, r, id); {
+		case err != nil:
+			return &peerpb.JoinReply{Refused: err.Error(), Retry: true}
+		case left:
+			return &peerpb.JoinReply{ClusterId: n.stores.cluster(), Removed: true, Leader: string(n.id)}
+		}
+	}
+	n.learnAddress(id, address)
+	return &peerpb.JoinReply{ClusterId: n.stores.cluster()}
 }
 
 // checkJoin allows a server to ask for itself only.
@@ -66,7 +84,7 @@ func checkJoin(q *peerpb.JoinRequest, caller serverID) (serverID, error) {
 func (n *Node) sendToLeader() *peerpb.JoinReply {
 	rep := &peerpb.JoinReply{Refused: "this server does not lead", Retry: true}
 	if id, _, ok := n.leader(); ok && id != n.id {
-		rep.LeaderAddress, _ = n.addresses.of(id.name())
+		rep.LeaderAddress, _ = n.addresses.of(id)
 	}
 	return rep
 }
@@ -74,37 +92,45 @@ func (n *Node) sendToLeader() *peerpb.JoinReply {
 // admitMember puts a server into the configuration, without a vote. While
 // another incarnation of its name is alive it is refused: two disks claim to be
 // the same server, and only the operator knows which one is meant.
-func (n *Node) admitMember(ctx context.Context, r *reign, id serverID, address string) error {
-	members := n.members()
-	if slices.ContainsFunc(members, func(s raft.Server) bool { return serverID(s.ID) == id }) {
-		n.addresses.learn(id.name(), address)
+func (n *Node) admitMember(ctx context.Context, r *reign, id serverID, q *peerpb.JoinRequest) error {
+	known := false
+	err := n.changeMembership(ctx, func(servers []raft.Server) (raft.Future, error) {
+		known = contains(servers, id)
+		if err := n.mayJoin(r, servers, id); known || err != nil {
+			return nil, err
+		}
+		n.learnAddress(id, q.GetAddress())
+		return n.raft.Load().AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, memberChangeTimeout), nil
+	})
+	if err != nil {
+		return fmt.Errorf("take %s in: %w", id, err)
+	}
+	if known {
+		n.learnAddress(id, q.GetAddress())
 		return nil
 	}
-	if err := n.changesRefused(); err != nil {
-		return err
+	n.log.Info("a server joined without a vote", "event", "member_joined", "peer", string(id), "address", q.GetAddress(), "observer", q.GetObserver())
+	return nil
+}
+
+// mayJoin says what is in the way of a new member.
+func (n *Node) mayJoin(r *reign, servers []raft.Server, id serverID) error {
+	if len(servers) >= maxMembers {
+		return fmt.Errorf("the cluster has %d members, no more are taken in", len(servers))
 	}
-	if len(members) >= maxMembers {
-		return fmt.Errorf("the cluster has %d members, no more are taken in", len(members))
-	}
-	for _, s := range members {
+	for _, s := range servers {
 		old := serverID(s.ID)
-		if old.name() != id.name() {
+		if old == id || old.name() != id.name() {
 			continue
 		}
 		if !n.settledIn(r) {
 			return fmt.Errorf("this leader is new and does not know yet whether %s is alive", old)
 		}
 		if n.inContact(old) {
-			at, _ := n.addresses.of(old.name())
+			at, _ := n.addresses.of(old)
 			return fmt.Errorf("%s is alive at %s; stop it before another one takes its name", old, at)
 		}
 	}
-	n.addresses.learn(id.name(), address)
-	f := n.raft.Load().AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, memberChangeTimeout)
-	if err := await(ctx, f); err != nil {
-		return fmt.Errorf("take %s in: %w", id, err)
-	}
-	n.log.Info("a server joined without a vote", "event", "member_joined", "peer", string(id), "address", address)
 	return nil
 }
 

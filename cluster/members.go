@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -20,6 +21,8 @@ const (
 	RoleVoter Role = "voter"
 	// RoleJoining is a server that has no vote yet.
 	RoleJoining Role = "joining"
+	// RoleObserver is a server that never gets a vote.
+	RoleObserver Role = "observer"
 	// RoleMissing is a listed peer that is not in the cluster.
 	RoleMissing Role = "missing"
 )
@@ -42,6 +45,9 @@ type Member struct {
 	DiskLow          bool
 	FeatureLevel     uint32
 	ZooKeeperAddress string
+	// RoleFor is for how long it has had its role, counted from its start at most;
+	// negative: not known.
+	RoleFor time.Duration
 }
 
 // Members is the cluster as one server sees it.
@@ -94,15 +100,19 @@ func (n *Node) membersReply() *peerpb.MembersReply {
 	}
 	leader, _, _ := n.leader()
 	present := map[string]bool{}
-	for _, s := range n.members() {
+	servers := n.members()
+	have := n.count(servers)
+	for _, s := range servers {
 		id := serverID(s.ID)
 		present[id.name()] = true
-		rep.Members = append(rep.Members, n.member(id, s.Suffrage, leader == id))
+		m := n.member(id, s.Suffrage, leader == id)
+		m.Detail = n.explain(m, s, have)
+		rep.Members = append(rep.Members, m)
 	}
-	for _, p := range n.cfg.Peers {
+	for _, p := range n.cfg.servers() {
 		if !present[p.Name] {
 			rep.Members = append(rep.Members, &peerpb.MembersReply_Member{
-				State:  &peerpb.ServerState{Name: p.Name, PeerAddress: p.Address},
+				State:  &peerpb.ServerState{Name: p.Name, PeerAddress: p.Address, Observer: n.cfg.isObserver(p.Name), RoleSinceMs: -1},
 				Detail: "listed, but not in the cluster", LastContactMs: -1,
 			})
 		}
@@ -114,18 +124,65 @@ func (n *Node) member(id serverID, suffrage raft.ServerSuffrage, leads bool) *pe
 	m := &peerpb.MembersReply_Member{Suffrage: suffrage.String(), Leader: leads, InContact: n.inContact(id)}
 	state, ago, ok := n.stateOfServer(id)
 	if !ok {
-		address, _ := n.addresses.of(id.name())
-		m.State = &peerpb.ServerState{Name: id.name(), Id: string(id), PeerAddress: address}
+		address, _ := n.addresses.of(id)
+		m.State = &peerpb.ServerState{
+			Name: id.name(), Id: string(id), PeerAddress: address, Observer: n.cfg.isObserver(id.name()), RoleSinceMs: -1,
+		}
 		m.LastContactMs = -1
-		m.Detail = "never heard of by this leader"
 		return m
 	}
 	m.State, m.LastContactMs = state, ago.Milliseconds()
-	if m.Detail = state.GetDetail(); !m.InContact {
+	if !m.InContact {
 		m.State.Ready = false
-		m.Detail = fmt.Sprintf("no report for %v", ago.Round(100*time.Millisecond))
 	}
 	return m
+}
+
+// explain says why a member is not in contact, not ready or has no vote, and what
+// that means; have is the tally of all.
+func (n *Node) explain(m *peerpb.MembersReply_Member, s raft.Server, have tally) string {
+	id := serverID(s.ID)
+	r := n.reign.Load()
+	if !m.GetInContact() {
+		parts := []string{n.silence(id, m.GetLastContactMs())}
+		if spare := have.spare(); r != nil && s.Suffrage == raft.Voter && spare <= 0 {
+			parts = append(parts, map[bool]string{true: "1 more failure stops writes", false: "there is no quorum"}[spare == 0])
+		}
+		return strings.Join(parts, "; ")
+	}
+	if r == nil || s.Suffrage == raft.Voter || m.GetState().GetObserver() {
+		return m.GetState().GetDetail()
+	}
+	return strings.Join(append(nonEmpty(m.GetState().GetDetail()), n.untilVote(r, id, m.GetState().GetAppliedIndex())), "; ")
+}
+
+// silence says why nothing is heard of a server.
+func (n *Node) silence(id serverID, agoMS int64) string {
+	parts := nonEmpty(n.contacts.troubleWith(id))
+	if agoMS < 0 {
+		parts = append(parts, "never heard of by this leader")
+	} else {
+		parts = append(parts, fmt.Sprintf("no report for %v", (time.Duration(agoMS)*time.Millisecond).Round(100*time.Millisecond)))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// untilVote says what a joining server that is in contact waits for.
+func (n *Node) untilVote(r *reign, id serverID, applied uint64) string {
+	since, steady := r.steady.since(id)
+	if !steady {
+		behind := max(int64(n.commitIndex())-int64(applied), 0)
+		return fmt.Sprintf("%d entries behind, then %v of stability, then it votes", behind, n.cfg.StableBeforeVote)
+	}
+	left := max(n.cfg.StableBeforeVote-(n.now()-since), 0)
+	return fmt.Sprintf("votes after %v more of stability", left.Round(100*time.Millisecond))
+}
+
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
 }
 
 func membersFrom(rep *peerpb.MembersReply, fromLeader bool) Members {
@@ -138,7 +195,7 @@ func membersFrom(rep *peerpb.MembersReply, fromLeader bool) Members {
 			Role: roleOf(m), InContact: m.GetInContact(), Ready: s.GetReady(), Version: s.GetVersion(),
 			AppliedIndex: s.GetAppliedIndex(), LastContact: time.Duration(m.GetLastContactMs()) * time.Millisecond,
 			Detail: m.GetDetail(), Sessions: s.GetSessions(), Uptime: time.Duration(s.GetUptimeMs()) * time.Millisecond,
-			DiskLow: s.GetDiskLow(), FeatureLevel: s.GetFeatureLevel(),
+			DiskLow: s.GetDiskLow(), FeatureLevel: s.GetFeatureLevel(), RoleFor: time.Duration(s.GetRoleSinceMs()) * time.Millisecond,
 		})
 	}
 	sortMembers(out.Members)
@@ -153,6 +210,8 @@ func roleOf(m *peerpb.MembersReply_Member) Role {
 		return RoleLeader
 	case m.GetSuffrage() == raft.Voter.String():
 		return RoleVoter
+	case m.GetState().GetObserver():
+		return RoleObserver
 	default:
 		return RoleJoining
 	}

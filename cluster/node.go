@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,10 @@ type Node struct {
 	id   serverID
 	boot uint64
 	born time.Duration // on the node's clock
+
+	changing chan struct{}      // holds one while the membership is being changed by this leader
+	removed  chan *RemovedError // has room for one: this server was taken out of the cluster
+	roles    roleClock
 
 	stores    *stores
 	machine   *fsm.Machine
@@ -76,14 +81,19 @@ type Node struct {
 type entryMark struct{ index, term uint64 }
 
 // Open takes the data directory and the peer port, and makes the state machine.
-// Nothing runs yet. Close or Run must follow.
+// Nothing runs yet. Close or Run must follow. It returns ErrRemoved for a
+// directory whose server was taken out of its cluster.
 func Open(cfg Config) (_ *Node, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	if err := readRemoved(cfg.DataDir); err != nil {
+		return nil, err
+	}
 	n := &Node{cfg: cfg, log: cfg.Logger.With("node", cfg.Name), changed: &beacon{}, bootSeen: newNudge()}
 	n.boot, n.born = newBoot(), n.now()
+	n.changing, n.removed = make(chan struct{}, 1), make(chan *RemovedError, 1)
 	raftLog := newRaftLogger(n.log)
 	n.stores, err = openStores(storeConfig{
 		dir: cfg.DataDir, name: cfg.Name, kind: logStoreKind(cfg.LogStore), writeDeadline: cfg.WriteDeadline,
@@ -116,7 +126,11 @@ func newBoot() uint64 {
 }
 
 func (n *Node) makeParts() {
-	n.addresses = newAddresses(n.cfg.Peers)
+	n.addresses = newAddresses(n.cfg.servers(), filepath.Join(n.cfg.DataDir, addressFile))
+	if err := n.addresses.load(); err != nil {
+		n.log.Warn("what servers said of their addresses is not known any more; they will say it again", "err", err)
+	}
+	n.formed.Store(wasFormed(n.cfg.DataDir, n.stores.cluster()))
 	n.fwd = newForwarder(n.id, n.boot, n.now)
 	n.losses = newLosses(n)
 	n.fwd.malformed = n.malformed
@@ -138,7 +152,7 @@ func (n *Node) makeParts() {
 func (n *Node) peerNetConfig() peerNetConfig {
 	c := peerNetConfig{
 		self: n.id, cluster: n.stores.cluster, listener: n.listener,
-		dial: n.dialing.around(n.cfg.Net.Dial), resolve: n.addresses.resolve, log: n.log,
+		dial: n.dialing.around(n.cfg.Net.Dial), resolve: n.addresses.resolve, dialed: n.dialed, log: n.log,
 		ended: func(serverID) { n.losses.connectionsEnded() },
 	}
 	if n.cfg.TLS.Server != nil {

@@ -113,12 +113,13 @@ func (n *Node) handleReport(ctx context.Context, from serverID, q *peerpb.Report
 	}
 	if q.GetSelf() != nil {
 		n.contacts.note(from, q.GetSelf(), n.now())
+		n.learnAddress(from, clip(q.GetSelf().GetPeerAddress()))
 	}
 	dropped, commit, err := r.live.report(ctx, from, q)
 	if err != nil {
 		return &peerpb.ReportReply{Term: r.term, Refused: err.Error()}
 	}
-	rep := &peerpb.ReportReply{Term: r.term, Dropped: dropped, CommitIndex: commit, DiskFull: n.quorumDiskLow()}
+	rep := &peerpb.ReportReply{Term: r.term, Dropped: dropped, CommitIndex: commit, DiskFull: n.quorumDiskLow(), Formed: n.Formed() == nil}
 	n.compareDigests(r, from, q, rep)
 	return rep
 }

@@ -47,3 +47,10 @@ func callerID(ctx context.Context) serverID {
 	p, _ := peerFromContext(ctx)
 	return p.server
 }
+
+// callerCluster is the id of the cluster that the other end belongs to, "" if it
+// belongs to none.
+func callerCluster(ctx context.Context) string {
+	p, _ := peerFromContext(ctx)
+	return p.cluster
+}

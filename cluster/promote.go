@@ -18,68 +18,160 @@ const (
 	maxBehindForVote = 1000
 )
 
-// keeper looks after the membership during one reign: it gives a vote to
-// servers that have caught up, and takes out the incarnation that a newer one
-// replaces.
+// keeper looks after the membership during one reign: it gives a vote to servers
+// that have caught up, takes it from those that want none any more, and takes out
+// the incarnation that a newer one replaces and voters that are dead for long. It
+// makes one change at a time, each weighed against the membership it changes.
 type keeper struct {
-	node   *Node
-	reign  *reign
-	steady map[serverID]time.Duration // since when a server without a vote keeps up
-	ticks  int
+	node  *Node
+	reign *reign
+	ticks int
 }
 
 // memberLoop runs until ctx ends.
 func (n *Node) memberLoop(ctx context.Context, r *reign) {
-	k := &keeper{node: n, reign: r, steady: make(map[serverID]time.Duration)}
+	k := &keeper{node: n, reign: r}
 	every(ctx, memberTick, func() { k.look(ctx) })
 }
 
 func (k *keeper) look(ctx context.Context) {
-	if k.node.changesRefused() != nil {
-		return
-	}
-	members := k.node.members()
-	if k.removeReplaced(ctx, members) {
-		return // one change at a time; the next look sees its outcome
-	}
-	k.promote(ctx, members)
 	if k.ticks++; k.ticks%50 == 0 {
 		k.forgetLeft()
 	}
-}
-
-// removeReplaced takes out a server of which a newer incarnation has joined,
-// when it is not in contact.
-func (k *keeper) removeReplaced(ctx context.Context, members []raft.Server) bool {
-	if !k.node.settledIn(k.reign) {
-		return false
+	k.reign.steady.look(k.node)
+	if k.node.changesRefused() != nil {
+		return
 	}
-	last := map[string]serverID{} // the configuration is in order of joining
-	for _, s := range members {
-		last[serverID(s.ID).name()] = serverID(s.ID)
-	}
-	for _, s := range members {
-		id := serverID(s.ID)
-		if newer := last[id.name()]; newer != id && id != k.node.id && !k.node.inContact(id) && k.node.inContact(newer) {
-			err := await(ctx, k.node.raft.Load().RemoveServer(s.ID, 0, memberChangeTimeout))
-			k.node.log.Info("removed a server that was replaced", "event", "member_removed", "peer", s.ID, "by", newer, "err", err)
-			return true
+	for _, find := range []func([]raft.Server) *step{k.replaced, k.unwilling, k.ready, k.dead} {
+		if find(k.node.members()) != nil {
+			k.carryOut(ctx, find)
+			return // the next look sees its outcome
 		}
 	}
-	return false
 }
 
-// promote gives a vote to one server that has earned it.
-func (k *keeper) promote(ctx context.Context, members []raft.Server) {
+// step is a change of the membership that the keeper wants.
+type step struct {
+	event, text string
+	server      raft.Server
+	change      func() raft.Future
+	// handOver: the change is for another leader to make.
+	handOver bool
+}
+
+// carryOut makes the step that find wants once nothing else is being changed.
+func (k *keeper) carryOut(ctx context.Context, find func([]raft.Server) *step) {
+	var s *step
+	err := k.node.changeMembership(ctx, func(servers []raft.Server) (raft.Future, error) {
+		if s = find(servers); s == nil || s.handOver {
+			return nil, nil
+		}
+		return s.change(), nil
+	})
+	if s == nil {
+		return // it is not wanted any more
+	}
+	if s.handOver {
+		_, err = k.node.transferHere(ctx, "")
+	}
+	if err != nil && ctx.Err() != nil {
+		return
+	}
+	k.node.log.Info(s.text, "event", s.event, "peer", string(s.server.ID), "err", err)
+}
+
+// remove is the step that takes a server out, if that is safe.
+func (k *keeper) remove(servers []raft.Server, s raft.Server, text string) *step {
+	if _, err := k.node.weighRemoval(servers, s); err != nil {
+		return nil
+	}
+	return &step{event: "member_removed", text: text, server: s, change: func() raft.Future {
+		return k.node.raft.Load().RemoveServer(s.ID, 0, memberChangeTimeout)
+	}}
+}
+
+// replaced looks for a server of which a newer incarnation has joined, and which
+// is not in contact.
+func (k *keeper) replaced(servers []raft.Server) *step {
+	if !k.node.settledIn(k.reign) {
+		return nil
+	}
+	last := map[string]serverID{} // the configuration is in order of joining
+	for _, s := range servers {
+		last[serverID(s.ID).name()] = serverID(s.ID)
+	}
+	for _, s := range servers {
+		id := serverID(s.ID)
+		if newer := last[id.name()]; newer != id && id != k.node.id && !k.node.inContact(id) && k.node.inContact(newer) {
+			if st := k.remove(servers, s, "removed a server that was replaced"); st != nil {
+				return st
+			}
+		}
+	}
+	return nil
+}
+
+// dead looks for a voter that was silent for RemoveDeadAfter. It is removed only
+// from an even number of voters: that lowers the quorum, so one more server may
+// fail afterwards. From an odd number it would gain nothing, and a cluster whose
+// servers are down for maintenance would dwindle; there a replacement makes the
+// number even first.
+func (k *keeper) dead(servers []raft.Server) *step {
+	after := k.node.cfg.RemoveDeadAfter
+	if after <= 0 || !k.node.settledIn(k.reign) || k.node.count(servers).voters%2 != 0 {
+		return nil
+	}
+	for _, s := range servers {
+		id := serverID(s.ID)
+		if s.Suffrage != raft.Voter || id == k.node.id || k.silence(id) < after {
+			continue
+		}
+		if st := k.remove(servers, s, "removed a voter that was dead"); st != nil {
+			return st
+		}
+	}
+	return nil
+}
+
+// silence is for how long this leader has not heard of a server.
+func (k *keeper) silence(id serverID) time.Duration {
+	since := k.reign.since
+	if c, ok := k.node.contacts.of(id); ok {
+		since = max(since, c.at)
+	}
+	return k.node.now() - since
+}
+
+// unwilling looks for a voter that was started again as an observer.
+func (k *keeper) unwilling(servers []raft.Server) *step {
+	for _, s := range servers {
+		id := serverID(s.ID)
+		if s.Suffrage != raft.Voter || !k.node.inContact(id) || !k.node.isObserver(id) || !k.node.settledIn(k.reign) {
+			continue
+		}
+		if _, err := k.node.weighRemoval(servers, s); err != nil {
+			continue
+		}
+		return &step{
+			event: "member_demoted", text: "a server gives its vote back", server: s, handOver: id == k.node.id,
+			change: func() raft.Future { return k.node.raft.Load().DemoteVoter(s.ID, 0, memberChangeTimeout) },
+		}
+	}
+	return nil
+}
+
+// ready looks for a server that has earned a vote.
+func (k *keeper) ready(servers []raft.Server) *step {
 	voters := 0
 	var ready, waiting []raft.Server
-	for _, s := range members {
+	for _, s := range servers {
+		since, steady := k.reign.steady.since(serverID(s.ID))
 		switch {
 		case s.Suffrage == raft.Voter:
 			voters++
-		case k.keepsUp(serverID(s.ID)):
+		case steady && !replacing(serverID(s.ID), servers):
 			waiting = append(waiting, s)
-			if k.node.now()-k.steady[serverID(s.ID)] >= k.node.cfg.StableBeforeVote {
+			if k.node.now()-since >= k.node.cfg.StableBeforeVote {
 				ready = append(ready, s)
 			}
 		}
@@ -90,36 +182,21 @@ func (k *keeper) promote(ctx context.Context, members []raft.Server) {
 	if len(waiting) > 0 && (voters%2 == 0 || len(waiting) >= 2 || k.node.Formed() != nil) {
 		ready = waiting
 	}
-	if len(ready) == 0 || k.replacing(serverID(ready[0].ID), members) {
-		return
+	if len(ready) == 0 {
+		return nil
 	}
 	s := ready[0]
-	err := await(ctx, k.node.raft.Load().AddVoter(s.ID, s.Address, 0, memberChangeTimeout))
-	k.node.log.Info("a server gets a vote", "event", "member_promoted", "peer", s.ID, "err", err)
+	return &step{event: "member_promoted", text: "a server gets a vote", server: s, change: func() raft.Future {
+		return k.node.raft.Load().AddVoter(s.ID, s.Address, 0, memberChangeTimeout)
+	}}
 }
 
-// keepsUp says whether a server is in contact, and nearly as far as this one.
-func (k *keeper) keepsUp(id serverID) bool {
-	state, _, ok := k.node.stateOfServer(id)
-	ok = ok && k.node.inContact(id) && state.GetAppliedIndex()+maxBehindForVote >= k.node.raft.Load().CommitIndex()
-	if !ok {
-		delete(k.steady, id)
-		return false
-	}
-	if _, known := k.steady[id]; !known {
-		k.steady[id] = k.node.now()
-	}
-	return true
-}
-
-// replacing says whether an older incarnation of the server is still a member.
-func (k *keeper) replacing(id serverID, members []raft.Server) bool {
-	for _, s := range members {
-		if other := serverID(s.ID); other != id && other.name() == id.name() {
-			return true
-		}
-	}
-	return false
+// replacing says whether another incarnation of the server is a member, too.
+func replacing(id serverID, servers []raft.Server) bool {
+	return slices.ContainsFunc(servers, func(s raft.Server) bool {
+		other := serverID(s.ID)
+		return other != id && other.name() == id.name()
+	})
 }
 
 // forgetLeft drops what is kept of servers that are no members any more: their
@@ -138,9 +215,13 @@ func (k *keeper) forgetLeft() {
 	for _, s := range k.node.members() {
 		present[serverID(s.ID)] = true
 	}
+	keep := func(id serverID) bool { return present[id] }
 	left := slices.DeleteFunc(lines, func(l string) bool { return present[serverID(l)] })
-	k.node.contacts.forget(func(id serverID) bool { return present[id] })
-	k.node.peers.prune(func(id serverID) bool { return present[id] })
+	k.node.contacts.forget(keep)
+	k.node.peers.prune(keep)
+	if err := k.node.addresses.forget(keep); err != nil {
+		k.node.log.Warn("cannot write the addresses of the members down", "err", err)
+	}
 	for _, server := range left {
 		k.reign.batch.propose(&fsm.Command{Kind: fsm.CmdRemoveServer, Server: server, Term: k.reign.term}, func(error) {})
 	}

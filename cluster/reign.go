@@ -15,10 +15,11 @@ import (
 // reign is one leadership of this server, from the moment its state machine has
 // applied the NewEpoch of term until it is known to be over.
 type reign struct {
-	term  uint64
-	since time.Duration // on the node's monotonic clock
-	batch *batcher
-	live  *liveness
+	term   uint64
+	since  time.Duration // on the node's monotonic clock
+	batch  *batcher
+	live   *liveness
+	steady steadiness
 	// digests compares the states of the servers.
 	digests *digests
 	// over is closed at the end, when nothing offered here is proposed any more.

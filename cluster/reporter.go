@@ -88,6 +88,9 @@ func (r *reporter) reportOnce(ctx context.Context, link *leaderDialogue[peerpb.R
 	r.digests.answered(req.GetDigests())
 	r.node.heed(rep)
 	r.node.disk.setQuorumLow(rep.GetDiskFull())
+	if rep.GetFormed() {
+		r.node.formed.Store(true)
+	}
 	r.acknowledge(currency{rep.GetCommitIndex(), sent})
 	r.node.signs.acked(r.judge(rep.GetDropped(), heard))
 }

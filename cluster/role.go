@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -63,14 +65,11 @@ func (n *Node) voters() []serverID {
 	return out
 }
 
-// isMember says whether this incarnation is in the configuration.
-func (n *Node) isMember() bool {
-	for _, s := range n.members() {
-		if s.ID == raft.ServerID(n.id) {
-			return true
-		}
-	}
-	return false
+// isMember says whether an incarnation is in the configuration.
+func (n *Node) isMember(id serverID) bool { return contains(n.members(), id) }
+
+func contains(servers []raft.Server, id serverID) bool {
+	return slices.ContainsFunc(servers, func(s raft.Server) bool { return serverID(s.ID) == id })
 }
 
 // watchRole flashes n.changed when Raft says that state or leader changed.
@@ -110,4 +109,41 @@ func pause(ctx context.Context, early <-chan struct{}, d time.Duration) {
 	case <-early:
 	case <-t.C:
 	}
+}
+
+// ownRole is what this server is by the membership that it knows.
+func (n *Node) ownRole() Role {
+	if _, ok := n.leads(); ok {
+		return RoleLeader
+	}
+	for _, s := range n.members() {
+		switch {
+		case serverID(s.ID) != n.id:
+		case s.Suffrage == raft.Voter:
+			return RoleVoter
+		case n.cfg.isObserver(n.cfg.Name):
+			return RoleObserver
+		default:
+			return RoleJoining
+		}
+	}
+	return RoleMissing
+}
+
+// roleClock remembers since when this server has had its role. The zero value is
+// ready.
+type roleClock struct {
+	mu    sync.Mutex
+	role  Role
+	since time.Duration // on the node's clock
+}
+
+// held is for how long the role has been this one.
+func (c *roleClock) held(role Role, now time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.role != role {
+		c.role, c.since = role, now
+	}
+	return now - c.since
 }

@@ -51,6 +51,7 @@ func (n *Node) Run(ctx context.Context) error {
 		err = nil
 	case err = <-served:
 		err = fmt.Errorf("peer port: %w", err)
+	case err = <-n.removed:
 	}
 	n.log.Info("stopping", "event", "stopping")
 	deadline := time.Now().Add(stopTimeout)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/coordd/coord/zxid"
 )
 
@@ -24,6 +26,7 @@ type Status struct {
 	CommitIndex            uint64
 	LastIndex              uint64
 	Voter                  bool // this server has a vote
+	Servers                int  // members, with a vote or without
 	Formed                 bool
 	Waiting                string // not formed: for what
 	StaleAge               time.Duration
@@ -65,8 +68,10 @@ func (n *Node) Status() Status {
 		s.Leader, s.LeaderID = id.name(), string(id)
 	}
 	s.Leading = n.reign.Load() != nil
-	for _, v := range n.voters() {
-		s.Voter = s.Voter || v == n.id
+	servers := n.members()
+	s.Servers = len(servers)
+	for _, m := range servers {
+		s.Voter = s.Voter || serverID(m.ID) == n.id && m.Suffrage == raft.Voter
 	}
 	if err := n.Formed(); err != nil {
 		s.Waiting = strings.TrimPrefix(err.Error(), ErrNotFormed.Error()+", ")

@@ -37,6 +37,8 @@ type peerNetConfig struct {
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 	// resolve finds the network address of a server by the current peer list.
 	resolve func(serverID) (string, error)
+	// dialed hears how dialling a server ended; nil: nobody does. It must not block.
+	dialed func(to serverID, addr string, err error)
 	// serverTLS and clientTLS are asked for each connection, so that files can
 	// be read again; nil functions, or nil from them, mean no TLS. clientTLS is
 	// given the host of the peer's address, which is also the server name to
@@ -109,7 +111,11 @@ func (n *peerNet) dialServer(ctx context.Context, kind connKind, to serverID) (n
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", to, err)
 	}
-	return n.connect(ctx, addr, hello{kind: kind, to: to})
+	c, err := n.connect(ctx, addr, hello{kind: kind, to: to})
+	if n.cfg.dialed != nil {
+		n.cfg.dialed(to, addr, err)
+	}
+	return c, err
 }
 
 // connect dials addr and shakes hands. The context bounds both, and so do

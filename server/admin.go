@@ -88,6 +88,9 @@ func memberOut(m *cluster.Member) *coordpb.Member {
 		InContact: m.InContact, Ready: m.Ready, Version: m.Version, AppliedIndex: m.AppliedIndex,
 		LastContactMs: -1, FeatureLevel: m.FeatureLevel, Detail: m.Detail, Sessions: m.Sessions, UptimeMs: m.Uptime.Milliseconds(),
 	}
+	if m.RoleFor >= 0 {
+		out.RoleSinceMs = m.RoleFor.Milliseconds()
+	}
 	if m.LastContact >= 0 {
 		out.LastContactMs = m.LastContact.Milliseconds()
 	}
@@ -98,6 +101,8 @@ func memberOut(m *cluster.Member) *coordpb.Member {
 		out.Role = coordpb.Member_ROLE_VOTER
 	case cluster.RoleJoining:
 		out.Role = coordpb.Member_ROLE_JOINING
+	case cluster.RoleObserver:
+		out.Role = coordpb.Member_ROLE_OBSERVER
 	case cluster.RoleMissing:
 		out.Role = coordpb.Member_ROLE_MISSING
 	}

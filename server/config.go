@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -179,11 +178,8 @@ func (c Config) peerAddress() string {
 }
 
 func (c Config) ownPeer() cluster.Peer {
-	i := slices.IndexFunc(c.Cluster.Peers, func(p cluster.Peer) bool { return p.Name == c.Cluster.Name })
-	if i < 0 {
-		return cluster.Peer{}
-	}
-	return c.Cluster.Peers[i]
+	p, _ := c.Cluster.Self() // checked by its Validate
+	return p
 }
 
 // loopback says whether a host to listen on can only be reached from this

@@ -40,6 +40,8 @@ var grpcTable = []struct {
 	code fsm.Code
 }{
 	{cluster.ErrRefused, fsm.CodeUnavailable},
+	{cluster.ErrUnsafe, fsm.CodeBadArguments},
+	{cluster.ErrNoMember, fsm.CodeNoNode},
 	{cluster.ErrSuperseded, fsm.CodeUnavailable},
 	{session.ErrRequestsFull, fsm.CodeOverloaded},
 	{errAuth, fsm.CodeAuthFailed},

@@ -31,6 +31,7 @@ const (
 	opAuth
 	opMultiRead
 	opSequence
+	opReconfig
 	opNames // how many there are
 )
 
@@ -40,7 +41,7 @@ var opTexts = [opNames]string{
 	opAttach: "attach", opGet: "get", opExists: "exists", opChildren: "children",
 	opGetACL: "get_acl", opWalk: "walk", opSync: "sync", opEphemerals: "ephemerals",
 	opCount: "count", opPredecessor: "predecessor", opWatch: "watch", opUnwatch: "unwatch",
-	opAuth: "auth", opMultiRead: "multi_read", opSequence: "sequence",
+	opAuth: "auth", opMultiRead: "multi_read", opSequence: "sequence", opReconfig: "reconfig",
 }
 
 // String is the label in metrics.

@@ -42,9 +42,10 @@ func (s *Server) keepZKConfig(ctx context.Context) {
 	}
 }
 
-// updateZKConfig sets the node if it says something else. The write is conditional
-// on what was read, so two leaders of a moment cannot undo each other's.
-func (s *Server) updateZKConfig(members []cluster.Member) {
+// updateZKConfig sets the node if it says something else, and reports whether it
+// says this already. The write is conditional on what was read, so two leaders of
+// a moment cannot undo each other's.
+func (s *Server) updateZKConfig(members []cluster.Member) (same bool) {
 	var data []byte
 	var st znode.Stat
 	s.machine.View(func(v *fsm.View) {
@@ -53,12 +54,13 @@ func (s *Server) updateZKConfig(members []cluster.Member) {
 	lines, version := splitZKConfig(string(data))
 	want := zkConfigLines(members, lines)
 	if len(want) == 0 || slices.Equal(want, lines) {
-		return
+		return true
 	}
 	text := strings.Join(want, "\n") + fmt.Sprintf("\nversion=%x", version+1)
 	s.node.Propose(&fsm.Command{Kind: fsm.CmdWrite, Write: &fsm.Write{Trusted: true, Ops: []znode.Op{{
 		Kind: znode.OpSet, Path: zkConfigPath, Data: []byte(text), Version: st.Version,
 	}}}}, nil)
+	return false
 }
 
 // splitZKConfig takes the text apart into lines of servers and the version.
@@ -73,25 +75,21 @@ func splitZKConfig(text string) (lines []string, version uint64) {
 	return lines, version
 }
 
-// zkConfigLines is one line for each server: its number, its address between
+// zkConfigLines is one line for each member: its number, its address between
 // servers (ZooKeeper has two, ours is one), its role, and its address for clients.
 // A server whose clients' address is not known at the moment keeps the one it had.
 func zkConfigLines(members []cluster.Member, old []string) []string {
-	peers := make([]cluster.Peer, len(members))
-	for i, m := range members {
-		peers[i] = cluster.Peer{Name: m.Name}
-	}
 	var out []string
-	for _, m := range members {
+	for n, m := range numbered(members) {
 		host, port, err := net.SplitHostPort(m.PeerAddress)
 		if err != nil {
 			continue
 		}
 		role := "participant"
-		if m.Role == cluster.RoleJoining {
+		if m.Role == cluster.RoleJoining || m.Role == cluster.RoleObserver {
 			role = "observer"
 		}
-		head := fmt.Sprintf("server.%d=%s:%s:%s:%s", serverNumber(peers, m.Name), bracketed(host), port, port, role)
+		head := fmt.Sprintf("server.%d=%s:%s:%s:%s", n, bracketed(host), port, port, role)
 		out = append(out, head+clientPart(m, head, old))
 	}
 	slices.Sort(out)

@@ -66,7 +66,7 @@ type zkClass uint8
 const (
 	zkRead  zkClass = iota // all writes before it
 	zkWrite                // nothing but its place
-	zkSync                 // all writes before it, and a round
+	zkSync                 // all writes before it, and answers of other servers
 )
 
 func (r *zkRequest) class() zkClass {
@@ -81,7 +81,7 @@ func (r *zkRequest) class() zkClass {
 			return zkWrite
 		}
 		return zkRead
-	case wire.Sync:
+	case wire.Sync, wire.Reconfig:
 		return zkSync
 	default:
 		return zkRead
@@ -248,8 +248,12 @@ func (p *zkPipeline) do(r *zkRequest) {
 		p.write(r)
 	case zkSync:
 		p.syncing = true
+		work := func() error { p.sync(r); return nil }
+		if caller := p.caller; r.Type == wire.Reconfig {
+			work = func() error { p.reconfig(r, caller); return nil }
+		}
 		p.c.s.workers.Go(func() {
-			if err := p.c.s.guarded("zookeeper sync", func() error { p.sync(r); return nil }); err != nil {
+			if err := p.c.s.guarded("zookeeper "+r.Type.String(), work); err != nil {
 				p.c.end(err)
 			}
 		})

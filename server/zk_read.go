@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/coordd/coord/fsm"
@@ -104,8 +103,6 @@ func zkLook(op *wire.Op, p *wire.Reply, v *fsm.View, caller *znode.Caller) (err 
 		}
 	case wire.WhoAmI:
 		p.Clients = clientInfo(caller.Identities)
-	case wire.Reconfig:
-		return zkReconfig(v, caller)
 	default: // no read of one node
 	}
 	return err
@@ -120,30 +117,10 @@ func zkAbsent(path string) error {
 	return znode.ErrNoNode
 }
 
-// errReconfig is the answer to reconfig from those who might use it.
-var errReconfig = fmt.Errorf("membership is not changed over this port")
-
-// zkReconfig checks the permission first, as ZooKeeper does.
-func zkReconfig(v *fsm.View, caller *znode.Caller) error {
-	list, _, err := v.Tree.ACL(zkConfigPath, &znode.Caller{Trusted: true})
-	if err != nil {
-		return err
-	}
-	if !caller.Trusted && !isSuper(caller) && !znode.Permits(list, znode.PermWrite, caller) {
-		return znode.ErrNoAuth
-	}
-	return errReconfig
-}
-
-// zkConfigPath is where ZooKeeper's clients look for the servers.
-const zkConfigPath = "/zookeeper/config"
-
 // zkReadCode is the code of a read that failed: reads do not check paths, a
 // malformed one is just not there.
 func zkReadCode(t wire.Type, err error) wire.Code {
 	switch code := zkCode(err); {
-	case err == errReconfig: //nolint:errorlint // it is returned bare
-		return wire.ReconfigDisabled
 	case code == wire.BadArguments && t != wire.Exists && t != wire.MultiRead:
 		return wire.NoNode
 	default:

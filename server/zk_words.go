@@ -149,7 +149,7 @@ func (w *words) mode() string {
 		return "read-only"
 	case !st.Formed || st.Leader == "":
 		return ""
-	case len(w.s.cfg.Cluster.Peers) == 1:
+	case st.Servers == 1:
 		return "standalone"
 	case st.Leading:
 		return "leader"

@@ -240,6 +240,8 @@ func zkOpName(r *zkRequest) opName {
 		return opGetACL
 	case wire.Sync:
 		return opSync
+	case wire.Reconfig:
+		return opReconfig
 	case wire.GetEphemerals:
 		return opEphemerals
 	case wire.GetAllChildrenNumber:

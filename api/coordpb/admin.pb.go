@@ -1349,6 +1349,7 @@ type RemoveMemberReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // that was, or would be, removed
 	Error         *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	Effect        string                 `protobuf:"bytes,3,opt,name=effect,proto3" json:"effect,omitempty"` // what is left afterwards
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1395,6 +1396,13 @@ func (x *RemoveMemberReply) GetError() *Error {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *RemoveMemberReply) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
 }
 
 type PromoteMemberRequest struct {
@@ -2174,10 +2182,11 @@ const file_admin_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"B\n" +
 	"\x13RemoveMemberRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"J\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"b\n" +
 	"\x11RemoveMemberReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
-	"\x05error\x18\x02 \x01(\v2\x0f.coord.v1.ErrorR\x05error\"*\n" +
+	"\x05error\x18\x02 \x01(\v2\x0f.coord.v1.ErrorR\x05error\x12\x16\n" +
+	"\x06effect\x18\x03 \x01(\tR\x06effect\"*\n" +
 	"\x14PromoteMemberRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"K\n" +
 	"\x12PromoteMemberReply\x12\x0e\n" +

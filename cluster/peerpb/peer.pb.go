@@ -321,6 +321,9 @@ type JoinReply struct {
 	LeaderAddress string                 `protobuf:"bytes,2,opt,name=leader_address,json=leaderAddress,proto3" json:"leader_address,omitempty"` // ask this one instead
 	Refused       string                 `protobuf:"bytes,3,opt,name=refused,proto3" json:"refused,omitempty"`
 	Retry         bool                   `protobuf:"varint,4,opt,name=retry,proto3" json:"retry,omitempty"` // refused for now
+	// The caller was a member of this cluster and never will be again.
+	Removed       bool   `protobuf:"varint,5,opt,name=removed,proto3" json:"removed,omitempty"`
+	Leader        string `protobuf:"bytes,6,opt,name=leader,proto3" json:"leader,omitempty"` // id, with removed: who says so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +384,20 @@ func (x *JoinReply) GetRetry() bool {
 		return x.Retry
 	}
 	return false
+}
+
+func (x *JoinReply) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *JoinReply) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
 }
 
 type TermRequest struct {
@@ -800,6 +817,7 @@ type ReportReply struct {
 	Alarm         string      `protobuf:"bytes,7,opt,name=alarm,proto3" json:"alarm,omitempty"`                                    // digests differ, and there is no majority
 	FeatureLevel  uint32      `protobuf:"varint,8,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // agreed on
 	EqualUpTo     uint64      `protobuf:"varint,9,opt,name=equal_up_to,json=equalUpTo,proto3" json:"equal_up_to,omitempty"`        // with differs: the last index compared before at which it was equal; 0 unknown
+	Formed        bool        `protobuf:"varint,20,opt,name=formed,proto3" json:"formed,omitempty"`                                // the cluster is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -897,6 +915,13 @@ func (x *ReportReply) GetEqualUpTo() uint64 {
 	return 0
 }
 
+func (x *ReportReply) GetFormed() bool {
+	if x != nil {
+		return x.Formed
+	}
+	return false
+}
+
 type ServerState struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -914,6 +939,7 @@ type ServerState struct {
 	DiskLow          bool                   `protobuf:"varint,13,opt,name=disk_low,json=diskLow,proto3" json:"disk_low,omitempty"`
 	FeatureLevel     uint32                 `protobuf:"varint,14,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest it knows
 	Observer         bool                   `protobuf:"varint,15,opt,name=observer,proto3" json:"observer,omitempty"`
+	RoleSinceMs      int64                  `protobuf:"varint,20,opt,name=role_since_ms,json=roleSinceMs,proto3" json:"role_since_ms,omitempty"` // ago; since the server started at most
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1051,6 +1077,13 @@ func (x *ServerState) GetObserver() bool {
 		return x.Observer
 	}
 	return false
+}
+
+func (x *ServerState) GetRoleSinceMs() int64 {
+	if x != nil {
+		return x.RoleSinceMs
+	}
+	return 0
 }
 
 type ForwardRequest struct {
@@ -1422,6 +1455,9 @@ type ChangeMemberReply struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why
 	NotLeader     bool                   `protobuf:"varint,3,opt,name=not_leader,json=notLeader,proto3" json:"not_leader,omitempty"`
+	Effect        string                 `protobuf:"bytes,4,opt,name=effect,proto3" json:"effect,omitempty"`    // what is left afterwards
+	Unknown       bool                   `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"` // refused: there is no such member
+	Retry         bool                   `protobuf:"varint,6,opt,name=retry,proto3" json:"retry,omitempty"`     // refused: for now, or it may have been done
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1473,6 +1509,27 @@ func (x *ChangeMemberReply) GetRefused() string {
 func (x *ChangeMemberReply) GetNotLeader() bool {
 	if x != nil {
 		return x.NotLeader
+	}
+	return false
+}
+
+func (x *ChangeMemberReply) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *ChangeMemberReply) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
+func (x *ChangeMemberReply) GetRetry() bool {
+	if x != nil {
+		return x.Retry
 	}
 	return false
 }
@@ -1829,13 +1886,15 @@ const file_peer_proto_rawDesc = "" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12!\n" +
 	"\fcluster_name\x18\x04 \x01(\tR\vclusterName\x12\x1a\n" +
 	"\bobserver\x18\x05 \x01(\bR\bobserver\x12#\n" +
-	"\rfeature_level\x18\x06 \x01(\rR\ffeatureLevel\"\x81\x01\n" +
+	"\rfeature_level\x18\x06 \x01(\rR\ffeatureLevel\"\xb3\x01\n" +
 	"\tJoinReply\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12%\n" +
 	"\x0eleader_address\x18\x02 \x01(\tR\rleaderAddress\x12\x18\n" +
 	"\arefused\x18\x03 \x01(\tR\arefused\x12\x14\n" +
-	"\x05retry\x18\x04 \x01(\bR\x05retry\"#\n" +
+	"\x05retry\x18\x04 \x01(\bR\x05retry\x12\x18\n" +
+	"\aremoved\x18\x05 \x01(\bR\aremoved\x12\x16\n" +
+	"\x06leader\x18\x06 \x01(\tR\x06leader\"#\n" +
 	"\vTermRequest\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\x04R\x05round\"`\n" +
 	"\tTermReply\x12\x14\n" +
@@ -1864,7 +1923,7 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x15\n" +
-	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"\xa5\x02\n" +
+	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"\xbd\x02\n" +
 	"\vReportReply\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\x12\x18\n" +
@@ -1874,7 +1933,8 @@ const file_peer_proto_rawDesc = "" +
 	"\adiffers\x18\x06 \x01(\v2\x19.coord.peer.v1.DigestMarkR\adiffers\x12\x14\n" +
 	"\x05alarm\x18\a \x01(\tR\x05alarm\x12#\n" +
 	"\rfeature_level\x18\b \x01(\rR\ffeatureLevel\x12\x1e\n" +
-	"\vequal_up_to\x18\t \x01(\x04R\tequalUpTo\"\xc9\x03\n" +
+	"\vequal_up_to\x18\t \x01(\x04R\tequalUpTo\x12\x16\n" +
+	"\x06formed\x18\x14 \x01(\bR\x06formed\"\xed\x03\n" +
 	"\vServerState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
@@ -1891,7 +1951,8 @@ const file_peer_proto_rawDesc = "" +
 	"\tuptime_ms\x18\f \x01(\x03R\buptimeMs\x12\x19\n" +
 	"\bdisk_low\x18\r \x01(\bR\adiskLow\x12#\n" +
 	"\rfeature_level\x18\x0e \x01(\rR\ffeatureLevel\x12\x1a\n" +
-	"\bobserver\x18\x0f \x01(\bR\bobserver\"P\n" +
+	"\bobserver\x18\x0f \x01(\bR\bobserver\x12\"\n" +
+	"\rrole_since_ms\x18\x14 \x01(\x03R\vroleSinceMs\"P\n" +
 	"\x0eForwardRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1a\n" +
@@ -1920,12 +1981,15 @@ const file_peer_proto_rawDesc = "" +
 	"\x13ChangeMemberRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06remove\x18\x02 \x01(\bR\x06remove\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\\\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\xa4\x01\n" +
 	"\x11ChangeMemberReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\x12\x1d\n" +
 	"\n" +
-	"not_leader\x18\x03 \x01(\bR\tnotLeader\"&\n" +
+	"not_leader\x18\x03 \x01(\bR\tnotLeader\x12\x16\n" +
+	"\x06effect\x18\x04 \x01(\tR\x06effect\x12\x18\n" +
+	"\aunknown\x18\x05 \x01(\bR\aunknown\x12\x14\n" +
+	"\x05retry\x18\x06 \x01(\bR\x05retry\"&\n" +
 	"\x0eUpgradeRequest\x12\x14\n" +
 	"\x05raise\x18\x01 \x01(\bR\x05raise\"n\n" +
 	"\fUpgradeReply\x12\x14\n" +

@@ -48,6 +48,8 @@ func TestClosedPortFailsAtOnceWithTheReason(t *testing.T) {
 		{"sync"},
 		{"status"},
 		{"members"},
+		{"members", "remove", "n1", "--yes"},
+		{"members", "promote", "n1"},
 		{"sessions"},
 		{"locks"},
 		{"locks", "show", "/x"},

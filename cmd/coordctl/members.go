@@ -13,27 +13,57 @@ import (
 )
 
 func newMembersCmd(e *env) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "members",
-		Short: "List the servers of the cluster",
+		Short: "List the servers of the cluster; remove one, or give it a vote",
+		Long: `List the servers of the cluster: what each is, whether it is well, since when,
+and what is going on. SINCE is for how long a server has had its role, or has not
+been heard.
+
+A server joins by being started with a list of peers that has it. It gets a vote
+when it has caught up and kept up; there is no command for it.`,
 		Example: "  coordctl members\n" +
 			"  coordctl members --json | jq -r '.items[] | select(.inContact | not) | .name'",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			st, err := e.clusterStatus(cmd.Context())
-			if err != nil {
-				return err
-			}
-			l := e.newLister("Member", []string{"NODE", "ROLE", "STATE", "UP", "ADDRESS", "VERSION", "DETAIL"}, []string{"GRPC", "HTTP"})
-			for i := range st.Servers {
-				m := &st.Servers[i]
-				if err := l.add(m, m.Name, m.Role, m.State, m.up(), dash(m.Peer), dash(m.Version), m.Detail, dash(m.GRPC), dash(m.HTTP)); err != nil {
-					return err
-				}
-			}
-			return l.close()
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.listMembers(cmd.Context()) },
 	}
+	cmd.AddCommand(newMembersRemoveCmd(e), newMembersPromoteCmd(e))
+	return cmd
+}
+
+func (e *env) listMembers(ctx context.Context) error {
+	st, err := e.clusterStatus(ctx)
+	if err != nil {
+		return err
+	}
+	l := e.newLister("Member", []string{"NODE", "ROLE", "STATE", "SINCE", "ADDRESS", "VERSION", "DETAIL"}, []string{"GRPC", "HTTP", "ID"})
+	for i := range st.Servers {
+		m := &st.Servers[i]
+		if err := l.add(m, m.Name, m.vote(), m.State, m.since(), dash(m.Peer), dash(m.Version), m.Detail, dash(m.GRPC), dash(m.HTTP), dash(m.ID)); err != nil {
+			return err
+		}
+	}
+	return l.close()
+}
+
+// vote is the role where it matters who votes.
+func (m *memberItem) vote() string {
+	if m.Role == "follower" {
+		return "voter"
+	}
+	return m.Role
+}
+
+// since is for how long the server has been as it is.
+func (m *memberItem) since() string {
+	ms := m.RoleSinceMs
+	if !m.InContact {
+		ms = m.LastContactMs
+	}
+	if ms == nil {
+		return "-"
+	}
+	return ago(time.Duration(*ms) * time.Millisecond)
 }
 
 func newClusterCmd(e *env) *cobra.Command {

@@ -52,7 +52,12 @@ type memberItem struct {
 	Version   string `json:"version"`
 	Sessions  int64  `json:"sessions"`
 	UptimeMs  int64  `json:"uptimeMs"`
-	Detail    string `json:"detail,omitempty"`
+	ID        string `json:"id,omitempty"` // name~incarnation
+	// RoleSinceMs is for how long it has had its role, counted from its start at
+	// most; LastContactMs how long ago the leader heard of it.
+	RoleSinceMs   *int64 `json:"roleSinceMs,omitempty"`
+	LastContactMs *int64 `json:"lastContactMs,omitempty"`
+	Detail        string `json:"detail,omitempty"`
 }
 
 var roleNames = map[coordpb.Member_Role]string{
@@ -60,6 +65,8 @@ var roleNames = map[coordpb.Member_Role]string{
 	coordpb.Member_ROLE_VOTER:   "follower",
 	coordpb.Member_ROLE_JOINING: "joining",
 	coordpb.Member_ROLE_MISSING: "missing",
+
+	coordpb.Member_ROLE_OBSERVER: "observer",
 }
 
 func newMemberItem(m *coordpb.Member, newest uint64) memberItem {
@@ -67,6 +74,7 @@ func newMemberItem(m *coordpb.Member, newest uint64) memberItem {
 		Name: m.Name, Role: roleNames[m.Role], Ready: m.Ready, InContact: m.InContact,
 		Peer: m.PeerAddress, GRPC: m.GrpcAddress, HTTP: m.HttpAddress, Version: m.Version,
 		Sessions: m.Sessions, UptimeMs: m.UptimeMs, Detail: m.Detail, State: "ok",
+		ID: m.Id, RoleSinceMs: ifKnown(m.RoleSinceMs), LastContactMs: ifKnown(m.LastContactMs),
 	}
 	if newest >= m.AppliedIndex {
 		item.Behind = strconv.FormatUint(newest-m.AppliedIndex, 10)
@@ -80,9 +88,17 @@ func newMemberItem(m *coordpb.Member, newest uint64) memberItem {
 	return item
 }
 
+// ifKnown is a time that is not negative, which would mean unknown.
+func ifKnown(ms int64) *int64 {
+	if ms < 0 {
+		return nil
+	}
+	return &ms
+}
+
 // ok says whether the server does its part in full.
 func (m *memberItem) ok() bool {
-	return m.InContact && m.Ready && (m.Role == "leader" || m.Role == "follower")
+	return m.InContact && m.Ready && (m.Role == "leader" || m.Role == "follower" || m.Role == "observer")
 }
 
 func newStatusCmd(e *env) *cobra.Command {
@@ -91,7 +107,7 @@ func newStatusCmd(e *env) *cobra.Command {
 		Use:   "status",
 		Short: "Say whether the cluster is well",
 		Long: `Say whether the cluster is well. The exit code is 0 only when every server of the
-cluster's list is a voter, in contact and ready, and 8 otherwise.`,
+cluster's list is a voter or an observer, in contact and ready, and 8 otherwise.`,
 		Example: "  coordctl status\n  coordctl status --json | jq -r .leader",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

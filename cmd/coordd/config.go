@@ -13,13 +13,14 @@ import (
 // environment (COORDD_RAFT_LOG_STORE) and flags (--raft-log-store) follow from
 // it, see settings.go. A secret has no flag.
 type Config struct {
-	Cluster  ClusterConfig  `yaml:"cluster"`
-	Node     NodeConfig     `yaml:"node"`
-	Listen   ListenConfig   `yaml:"listen"`
-	Announce AnnounceConfig `yaml:"announce"`
-	TLS      TLSConfig      `yaml:"tls"`
-	Auth     AuthConfig     `yaml:"auth"`
-	Session  SessionConfig  `yaml:"session"`
+	Cluster   ClusterConfig   `yaml:"cluster"`
+	Autopilot AutopilotConfig `yaml:"autopilot"`
+	Node      NodeConfig      `yaml:"node"`
+	Listen    ListenConfig    `yaml:"listen"`
+	Announce  AnnounceConfig  `yaml:"announce"`
+	TLS       TLSConfig       `yaml:"tls"`
+	Auth      AuthConfig      `yaml:"auth"`
+	Session   SessionConfig   `yaml:"session"`
 
 	ZooKeeper ZooKeeperConfig `yaml:"zookeeper"`
 
@@ -34,7 +35,13 @@ type Config struct {
 type ClusterConfig struct {
 	Name      string   `yaml:"name" help:"the cluster's name, the same on all servers"`
 	Bootstrap string   `yaml:"bootstrap" help:"manual: wait for 'coordctl cluster init'; auto: form a new cluster when all peers are empty"`
-	Peers     []string `yaml:"peers" help:"all servers as name=host:port of their peer ports"`
+	Peers     []string `yaml:"peers" help:"all servers that may vote, as name=host:port of their peer ports"`
+	Observers []string `yaml:"observers" help:"servers that never vote, in the same form: they serve reads and watches and forward writes"`
+}
+
+// AutopilotConfig says what the leader does about the membership by itself.
+type AutopilotConfig struct {
+	RemoveDeadAfter time.Duration `yaml:"remove_dead_after" help:"take a voter that was silent for this long out of the cluster, if that lowers the quorum; 0: never"`
 }
 
 // NodeConfig is what differs from server to server.
@@ -135,6 +142,9 @@ type DebugConfig struct {
 func defaultConfig() Config {
 	return Config{
 		Cluster: ClusterConfig{Name: "coord", Bootstrap: "manual"},
+
+		Autopilot: AutopilotConfig{RemoveDeadAfter: 10 * time.Minute},
+
 		Listen:  ListenConfig{GRPC: "127.0.0.1:7420", HTTP: "127.0.0.1:7422"},
 		TLS:     TLSConfig{Clients: "verify-if-given"},
 		Session: SessionConfig{Min: 2 * time.Second, Default: 10 * time.Second, Max: 5 * time.Minute},
@@ -184,6 +194,9 @@ func (c *Config) mistakes() (out []mistake) {
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "auto", "text", "json")
 	add("session", c.Session.validate())
+	if c.Autopilot.RemoveDeadAfter < 0 {
+		add("autopilot.remove_dead_after", fmt.Errorf("autopilot.remove_dead_after: %s is below zero (0 is never)", c.Autopilot.RemoveDeadAfter))
+	}
 	positive("limits.node_size", int64(c.Limits.NodeSize))
 	positive("limits.path_size", int64(c.Limits.PathSize))
 	positive("limits.frame_size", int64(c.Limits.FrameSize))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/coordd/coord/cluster"
@@ -15,7 +16,8 @@ import (
 // checked on another machine.
 func checkServer(c *Config) error {
 	peers, peersErr := parsePeers(c.Cluster.Peers)
-	self, selfErr := findSelf(c.Node.Name, peers)
+	observers, observersErr := parseServers("cluster.observers", c.Cluster.Observers)
+	self, selfErr := findSelf(c.Node.Name, slices.Concat(peers, observers))
 	if len(peers) == 0 {
 		peers, selfErr = []cluster.Peer{{Name: "n1", Address: "127.0.0.1:7421"}}, nil
 		self = peers[0]
@@ -25,7 +27,7 @@ func checkServer(c *Config) error {
 	}
 	repaired := repair(*c)
 	sc := serverConfigAs(&repaired, self, peers, discardLogger())
-	return errors.Join(peersErr, validateParts(sc), selfErr)
+	return errors.Join(peersErr, observersErr, validateParts(sc), selfErr)
 }
 
 // repair gives settings that are known to be wrong their defaults, so that they

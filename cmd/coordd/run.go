@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -126,7 +127,11 @@ func serverConfig(c *Config, log *slog.Logger) (server.Config, error) {
 	if err != nil {
 		return server.Config{}, err
 	}
-	self, err := findSelf(c.Node.Name, peers)
+	observers, err := parseServers("cluster.observers", c.Cluster.Observers)
+	if err != nil {
+		return server.Config{}, err
+	}
+	self, err := findSelf(c.Node.Name, slices.Concat(peers, observers))
 	if err != nil {
 		return server.Config{}, err
 	}
@@ -167,10 +172,13 @@ func clusterConfig(c *Config, self cluster.Peer, peers []cluster.Peer, log *slog
 	if listen == "" {
 		listen = self.Address
 	}
+	observers, _ := parseServers("cluster.observers", c.Cluster.Observers) // mistakes are named by who asks for the whole
 	return cluster.Config{
 		Name:            self.Name,
 		ClusterName:     c.Cluster.Name,
 		Peers:           peers,
+		Observers:       observers,
+		RemoveDeadAfter: c.Autopilot.RemoveDeadAfter,
 		Bootstrap:       cluster.Bootstrap(c.Cluster.Bootstrap),
 		DataDir:         dataDir(c.Node.DataDir),
 		Listen:          listen,
@@ -231,12 +239,17 @@ func parsePeers(entries []string) ([]cluster.Peer, error) {
 	if len(entries) == 0 {
 		return nil, errors.New("cluster.peers is empty: list every server as name=host:port (its peer port)")
 	}
+	return parseServers("cluster.peers", entries)
+}
+
+// parseServers reads the entries of a setting, which may be empty.
+func parseServers(setting string, entries []string) ([]cluster.Peer, error) {
 	var errs []error
 	peers := make([]cluster.Peer, 0, len(entries))
 	for _, e := range entries {
 		name, address, ok := strings.Cut(e, "=")
 		if name, address = strings.TrimSpace(name), strings.TrimSpace(address); !ok || name == "" || address == "" {
-			errs = append(errs, fmt.Errorf("cluster.peers: %q is not name=host:port", e))
+			errs = append(errs, fmt.Errorf("%s: %q is not name=host:port", setting, e))
 			continue
 		}
 		peers = append(peers, cluster.Peer{Name: name, Address: address})
@@ -244,7 +257,7 @@ func parsePeers(entries []string) ([]cluster.Peer, error) {
 	return peers, errors.Join(errs...)
 }
 
-// findSelf picks this server out of the list.
+// findSelf picks this server out of all that are listed.
 func findSelf(name string, peers []cluster.Peer) (cluster.Peer, error) {
 	want := name
 	if want == "" {

@@ -71,7 +71,6 @@ var refusals = []struct {
 	{"quorum.auth.enableSasl", unless("true"), "there is no SASL between servers: use TLS"},
 	{"quorum.auth.serverRequireSasl", unless("true"), "there is no SASL between servers: use TLS"},
 	{"quorum.auth.learnerRequireSasl", unless("true"), "there is no SASL between servers: use TLS"},
-	{"peerType", unless("observer"), "servers that do not vote cannot be listed yet"},
 	{"ssl.crl", unless("true"), "revocation lists are not looked at"},
 	{"ssl.ocsp", unless("true"), "nobody is asked for revoked certificates"},
 	{"ssl.quorum.crl", unless("true"), "revocation lists are not looked at"},

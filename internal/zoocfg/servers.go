@@ -20,6 +20,7 @@ type listed struct {
 	number int
 	host   string
 	port   int
+	votes  bool
 	client string // host:port, "" if the line does not say it
 }
 
@@ -89,16 +90,32 @@ func (c *converter) servers() {
 	}
 	slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(a.number, b.number) })
 	if len(all) == 0 {
+		if e, ok := c.take("peerType"); ok && !strings.EqualFold(e.Value, "participant") {
+			c.refuse(e, "a server by itself has to vote")
+		}
 		return // ports makes one up
 	}
 	own := c.self(all)
-	peers := make([]string, len(all))
-	for i, s := range all {
-		peers[i] = fmt.Sprintf("%s%d=%s", namePrefix, s.number, join(s.host, s.port))
+	var peers, observers []string
+	for _, s := range all {
+		entry := fmt.Sprintf("%s%d=%s", namePrefix, s.number, join(s.host, s.port))
+		if s.votes {
+			peers = append(peers, entry)
+		} else {
+			observers = append(observers, entry)
+		}
 		c.checkServer(s, own)
+	}
+	if len(peers) == 0 {
+		c.refuse(all[0].Entry, "all servers are observers: at least one has to vote")
+		return
 	}
 	c.set("cluster.bootstrap", "auto", c.rule("servers of a zoo.cfg find each other"))
 	c.set("cluster.peers", strings.Join(peers, ","), all[0].Entry)
+	if len(observers) > 0 {
+		c.set("cluster.observers", strings.Join(observers, ","), all[0].Entry)
+	}
+	c.checkPeerType(own)
 	if own != nil {
 		c.setOwn("node.name", fmt.Sprintf("%s%d", namePrefix, own.number), own.Entry)
 		c.client = own.client
@@ -170,8 +187,11 @@ func parseServer(e Entry) (listed, error) {
 	if len(ports) < 2 || len(ports) > 3 || host == "" {
 		return s, fmt.Errorf("want host:port:port, have %q", first)
 	}
-	if s.host = host; len(ports) == 3 && !strings.EqualFold(ports[2], "participant") {
-		return s, fmt.Errorf("%s: servers that do not vote cannot be listed yet", ports[2])
+	s.host, s.votes = host, true
+	if len(ports) == 3 {
+		if s.votes, err = parseRole(ports[2]); err != nil {
+			return s, err
+		}
 	}
 	for _, p := range ports[:2] {
 		if _, err := parsePort(p); err != nil {
@@ -184,6 +204,37 @@ func parseServer(e Entry) (listed, error) {
 	}
 	s.client, err = parseClient(strings.TrimSpace(client))
 	return s, err
+}
+
+// parseRole says whether a server of that role votes.
+func parseRole(role string) (votes bool, err error) {
+	switch role = strings.TrimSpace(role); {
+	case strings.EqualFold(role, "participant"):
+		return true, nil
+	case strings.EqualFold(role, "observer"):
+		return false, nil
+	default:
+		return false, fmt.Errorf("%q is no role of a server (want participant or observer)", role)
+	}
+}
+
+// checkPeerType compares peerType, which an observer of ZooKeeper's has, with what
+// the list says: the list is the same on all servers, and counts.
+func (c *converter) checkPeerType(own *listed) {
+	e, ok := c.take("peerType")
+	if !ok {
+		return
+	}
+	votes, err := parseRole(e.Value)
+	switch {
+	case err != nil:
+		c.refuse(e, err.Error())
+	case own == nil || votes == own.votes:
+	case votes:
+		c.refuse(e, fmt.Sprintf("server.%d is listed as an observer", own.number))
+	default:
+		c.refuse(e, fmt.Sprintf("write it into the list, as all servers need to know: server.%d=...:observer", own.number))
+	}
 }
 
 // parseClient reads [host:]port.

@@ -113,6 +113,22 @@ func TestServersOfAnEnsemble(t *testing.T) {
 	} {
 		read(t, text, me).wants(t, text, want)
 	}
+	for text, observers := range map[string]string{
+		three + "server.4=d:2888:3888:observer":                                         "zk4=d:2888",
+		three + "server.5=e:2888:3888:OBSERVER;2181\nserver.4=d:2888:3888:observer\n":   "zk4=d:2888,zk5=e:2888",
+		"dataDir=/d\npeerType=observer\nserver.1=a:1:2\nserver.2=b:1:2:observer;2182\n": "zk2=b:1",
+	} {
+		read(t, text, me).wants(t, text, map[string]string{"cluster.observers": observers, "node.name": "zk2"})
+	}
+	read(t, three, me).wants(t, three, map[string]string{"cluster.observers": "-"})
+	for text, want := range map[string]string{
+		three + "peerType=observer": "server.2=...:observer",
+		base + "server.1=a:1:2\nserver.2=b:1:2:observer\npeerType=participant": "server.2 is listed as an observer",
+	} {
+		if r := read(t, text, me); len(r.Refused) != 1 || !strings.Contains(r.Refused[0].String(), want) {
+			t.Errorf("%q: refused %v, want %q", text, r.Refused, want)
+		}
+	}
 	dynamic := disk{"/d/myid": "1", "/conf/dyn": "server.1=a:1:2:participant;2181\nserver.2=b:1:2:participant;2181\nversion=100000000\n"}
 	read(t, "dataDir=/d\ndynamicConfigFile=/conf/dyn\n", dynamic).wants(t, "dynamic", map[string]string{"cluster.peers": "zk1=a:1,zk2=b:1", "node.name": "zk1", "listen.zookeeper": ":2181"})
 	// A server that is the only one of its list needs no number.
@@ -156,8 +172,10 @@ func TestWhatChangesTheMeaningIsRefused(t *testing.T) {
 		base + "skipACL=yes":             "zoo.cfg:3: skipACL=yes: ACLs are always checked",
 		three + "group.1=1:2:3":          "group.1=1:2:3",
 		three + "weight.1=2":             "weight.1=2",
-		base + "server.1=a:1:2:observer": "do not vote",
-		base + "peerType=observer":       "do not vote",
+		base + "server.1=a:1:2:observer": "at least one has to vote",
+		base + "server.1=a:1:2:learner":  `"learner" is no role`,
+		base + "peerType=observer":       "by itself has to vote",
+		three + "peerType=nobody":        `"nobody" is no role`,
 		base + "server.1=0.0.0.0:1:2":    "the same on all servers",
 		base + "server.1=a":              "want host:port:port",
 		base + "server.1=a:1:99999":      `"99999" is no port`,
