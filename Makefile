@@ -4,7 +4,7 @@ GO ?= go
 FUZZTIME ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test quick race fuzz bench lint tools setup setup-test proto clean
+.PHONY: help build run demo test quick race fuzz chaos bench lint tools setup setup-test proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ race: ## run all tests under the race detector
 
 fuzz: ## run each fuzz target for FUZZTIME (5m)
 	GO="$(GO)" FUZZTIME=$(or $(FUZZTIME),5m) scripts/test.sh fuzz
+
+chaos: setup-test ## 1,000 kills, kills at 200 system calls, and 30 minutes of faults: an hour or two
+	$(GO) test -count=1 -timeout 4h -v ./test/chaos -kills 1000 -points 200 -length 30m
 
 bench: build ## run the benchmarks of the packages, and measure a cluster
 	GO="$(GO)" scripts/bench.sh

@@ -8,7 +8,8 @@
 #           the ZooKeeper port; PostgreSQL, for the tests of fencing and the demonstration;
 #           MariaDB, for the tests of fencing (only its programs: the packages
 #           named here bring no service that would be started);
-#           iproute2, for tests with networks of their own
+#           iproute2, for tests with networks of their own; strace and e2fsprogs,
+#           for tests that kill servers at system calls and take disks away
 #   proto   protoc, to generate code after a change of a .proto file
 #   bench   ZooKeeper and curl, to measure beside it
 #
@@ -32,6 +33,9 @@ have_mariadb() {
 }
 
 have_ip() { have ip || [ -x /usr/sbin/ip ] || [ -x /sbin/ip ]; }
+
+have_strace() { have strace; }
+have_mkfs() { have mkfs.ext4 || [ -x /usr/sbin/mkfs.ext4 ] || [ -x /sbin/mkfs.ext4 ]; }
 
 have_protos() { [ -f /usr/include/google/protobuf/timestamp.proto ] || [ -f /usr/local/include/google/protobuf/timestamp.proto ]; }
 
@@ -65,7 +69,11 @@ look() {
       test)
         want have_postgres postgresql
         want have_mariadb mariadb-server-core mariadb-client-core
-        [ "$(uname -s)" != Linux ] || want have_ip iproute2
+        if [ "$(uname -s)" = Linux ]; then
+          want have_ip iproute2
+          want have_strace strace
+          want have_mkfs e2fsprogs
+        fi
         want have_kazoo python3-kazoo
         want have_curator libcurator-recipes-java libcurator-discovery-java libslf4j-java
         want have_javac default-jdk-headless

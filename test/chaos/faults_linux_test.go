@@ -1,0 +1,311 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coordd/coord/test/internal/tunnet"
+	"github.com/coordd/coord/test/internal/wallclock"
+)
+
+// diskBytes of each server's own file system: room for the reserve, for a segment
+// of the log, and for snapshots, twice.
+const diskBytes = 512 << 20
+
+// sliceOfFaults is how long a history gets.
+const sliceOfFaults = time.Minute
+
+// TestFaultsOfAllKinds disturbs networks, processes, disks and clocks at random,
+// two things at a time. Clients see delays; what they were told holds.
+func TestFaultsOfAllKinds(t *testing.T) {
+	skipIfShort(t)
+	r := newRig(t, seed(t), rigOptions{
+		servers: 3, network: true, diskSize: diskBytes,
+		config: "raft: {snapshot_log_size: 1MiB, write_deadline: 2s}\nsession: {min: 2s}\n",
+	})
+	var hosts []*tunnet.Host
+	for done := time.Duration(0); done < *length && !t.Failed(); done += sliceOfFaults {
+		l := r.startLoad(loadOptions{root: fmt.Sprintf("/faults-%.0f", done.Seconds()), clients: 5, hosts: hosts})
+		hosts = l.hosts
+		l.waitProgress(100, time.Minute)
+		end := time.Now().Add(min(sliceOfFaults, *length-done))
+		var calm sync.RWMutex // held by whoever needs everything else whole
+		var lanes sync.WaitGroup
+		network, machine := newFaults(r, l, &calm), newFaults(r, l, &calm)
+		lanes.Go(func() { r.disturb(network, (*faults).network, end) })
+		lanes.Go(func() { r.disturb(machine, (*faults).machine, end) })
+		lanes.Wait()
+		r.net.Heal()
+		r.waitReady(2 * time.Minute)
+		l.waitProgress(100, time.Minute)
+		l.finish()
+	}
+	carried, lost, repeated := r.net.Counts()
+	t.Logf("%d packets carried, %d lost, %d repeated", carried, lost, repeated)
+}
+
+// faults is what can go wrong. Each fault ends by itself, healed.
+type faults struct {
+	r    *rig
+	l    *load
+	calm *sync.RWMutex
+	rnd  *rand.Rand
+}
+
+func newFaults(r *rig, l *load, calm *sync.RWMutex) *faults {
+	return &faults{r, l, calm, rand.New(rand.NewPCG(r.rnd.Uint64(), 0))}
+}
+
+// disturb does one fault after the other.
+func (r *rig) disturb(f *faults, kinds func(*faults) []func(), end time.Time) {
+	all := kinds(f)
+	for time.Now().Before(end) {
+		f.sleep(0, 1500*time.Millisecond)
+		all[f.rnd.IntN(len(all))]()
+	}
+}
+
+func (f *faults) sleep(least, most time.Duration) { time.Sleep(f.time(least, most)) }
+
+func (f *faults) time(least, most time.Duration) time.Duration {
+	return least + time.Duration(f.rnd.Int64N(int64(most-least)))
+}
+
+func (f *faults) node() *node { return f.r.nodes[f.rnd.IntN(len(f.r.nodes))] }
+
+// network lists what goes wrong between hosts.
+func (f *faults) network() []func() {
+	between := func(what string, others func(*node) []*tunnet.Host, link func() (out, in tunnet.Link)) func() {
+		return func() {
+			f.calm.RLock()
+			defer f.calm.RUnlock()
+			p := f.node()
+			out, in := link()
+			f.r.tell("%s: %s", p.name, what)
+			for _, h := range others(p) {
+				f.r.net.Set(p.host, h, out)
+				f.r.net.Set(h, p.host, in)
+			}
+			f.sleep(300*time.Millisecond, 4*time.Second)
+			f.r.net.Heal()
+			f.r.tell("%s: network healed", p.name)
+		}
+	}
+	cut := tunnet.Link{Cut: true}
+	both := func(l tunnet.Link) func() (_, _ tunnet.Link) { return func() (_, _ tunnet.Link) { return l, l } }
+	return []func(){
+		between("cut off from the other servers", f.servers, both(cut)),
+		between("cut off from everybody", f.everybody, both(cut)),
+		between("is not heard by the other servers", f.servers, func() (_, _ tunnet.Link) { return cut, tunnet.Link{} }),
+		between("hears nothing from the other servers", f.servers, func() (_, _ tunnet.Link) { return tunnet.Link{}, cut }),
+		between("is not heard by its clients", f.clients, func() (_, _ tunnet.Link) { return cut, tunnet.Link{} }),
+		between("has lost its clients", f.clients, both(cut)),
+		between("has a slow network", f.everybody, f.slow),
+		between("has a bad network", f.everybody, f.bad),
+		f.cutClient,
+	}
+}
+
+func (f *faults) slow() (_, _ tunnet.Link) {
+	l := tunnet.Link{Delay: f.time(5*time.Millisecond, 120*time.Millisecond), Jitter: f.time(1, 30*time.Millisecond)}
+	return l, l
+}
+
+func (f *faults) bad() (_, _ tunnet.Link) {
+	l := tunnet.Link{Loss: 0.2 * f.rnd.Float64(), Repeat: 0.2 * f.rnd.Float64(), Jitter: 3 * time.Millisecond}
+	return l, l
+}
+
+func (f *faults) servers(not *node) (out []*tunnet.Host) {
+	for _, p := range f.r.others(not) {
+		out = append(out, p.host)
+	}
+	return out
+}
+
+func (f *faults) clients(*node) []*tunnet.Host { return f.l.hosts }
+
+func (f *faults) everybody(not *node) []*tunnet.Host { return append(f.servers(not), f.l.hosts...) }
+
+// cutClient cuts a client off from all servers: for some longer than their session
+// lives.
+func (f *faults) cutClient() {
+	f.calm.RLock()
+	defer f.calm.RUnlock()
+	h := f.l.hosts[f.rnd.IntN(len(f.l.hosts))]
+	f.r.tell("%s: cut off from all servers", h.Name())
+	for _, p := range f.r.nodes {
+		f.r.net.SetBoth(h, p.host, tunnet.Link{Cut: true})
+	}
+	f.sleep(300*time.Millisecond, 6*time.Second)
+	f.r.net.Heal()
+	f.r.tell("%s: network healed", h.Name())
+}
+
+// machine lists what goes wrong with servers, their disks and their clocks.
+func (f *faults) machine() []func() {
+	return []func(){
+		f.kill, f.killAll, f.stop, f.pause, f.pauseAll, f.powerCut, f.powerCutOfAll,
+		f.slowDisk, f.hungDisk, f.fullDisks, f.readOnlyDisk, f.wrongClock, f.damage,
+	}
+}
+
+func (f *faults) kill() {
+	p := f.node()
+	f.r.tell("%s: kill", p.name)
+	p.kill()
+	f.sleep(0, 2*time.Second)
+	p.start()
+}
+
+func (f *faults) killAll() {
+	f.r.tell("all: kill")
+	for _, p := range f.r.nodes {
+		p.kill()
+	}
+	f.sleep(0, time.Second)
+	f.r.startAll()
+}
+
+// stop asks a server to end. It must do so whatever goes on.
+func (f *faults) stop() {
+	p := f.node()
+	f.r.tell("%s: stop", p.name)
+	p.signal(syscall.SIGTERM)
+	if !p.ended(20 * time.Second) {
+		f.r.t.Errorf("%s did not stop within 20 s", p.name)
+		p.kill()
+	}
+	f.sleep(0, time.Second)
+	p.start()
+}
+
+func (f *faults) pause() {
+	p := f.node()
+	f.r.tell("%s: paused", p.name)
+	p.signal(syscall.SIGSTOP)
+	f.sleep(200*time.Millisecond, 4*time.Second)
+	p.signal(syscall.SIGCONT)
+	f.r.tell("%s: goes on", p.name)
+}
+
+func (f *faults) pauseAll() {
+	f.r.tell("all: paused")
+	for _, p := range f.r.nodes {
+		p.signal(syscall.SIGSTOP)
+	}
+	f.sleep(200*time.Millisecond, 3*time.Second)
+	for _, p := range f.r.nodes {
+		p.signal(syscall.SIGCONT)
+	}
+	f.r.tell("all: go on")
+}
+
+func (f *faults) powerCut() { f.powerCutOf(f.node()) }
+
+func (f *faults) powerCutOfAll() { f.powerCutOf(f.r.nodes...) }
+
+func (f *faults) powerCutOf(victims ...*node) {
+	for _, p := range victims {
+		f.r.tell("%s: power cut", p.name)
+		if err := p.powerCut(); err != nil {
+			f.r.t.Errorf("power cut of %s: %v", p.name, err)
+		}
+	}
+	f.sleep(0, time.Second)
+	f.r.startAll()
+}
+
+// slowDisk freezes a disk again and again, for moments.
+func (f *faults) slowDisk() {
+	p := f.node()
+	f.r.tell("%s: slow disk", p.name)
+	for until := time.Now().Add(f.time(500*time.Millisecond, 3*time.Second)); time.Now().Before(until); {
+		f.must(p, p.disk.Freeze())
+		f.sleep(10*time.Millisecond, 250*time.Millisecond)
+		f.must(p, p.disk.Thaw())
+		f.sleep(time.Millisecond, 50*time.Millisecond)
+	}
+	f.r.tell("%s: disk goes on", p.name)
+}
+
+// hungDisk freezes a disk for longer than a write may take. The server cuts itself
+// off; whether its process can end before the thaw is the kernel's business.
+func (f *faults) hungDisk() {
+	p := f.node()
+	f.r.tell("%s: hung disk", p.name)
+	f.must(p, p.disk.Freeze())
+	f.sleep(3*time.Second, 5*time.Second)
+	f.must(p, p.disk.Thaw())
+	f.r.tell("%s: disk goes on", p.name)
+	f.restart(p)
+}
+
+func (f *faults) fullDisks() {
+	victims := []*node{f.node()}
+	if f.rnd.IntN(2) == 0 {
+		victims = f.r.others(victims...) // a majority
+	}
+	for _, p := range victims {
+		f.r.tell("%s: full disk", p.name)
+		f.must(p, p.disk.Fill(0))
+	}
+	f.sleep(time.Second, 4*time.Second)
+	for _, p := range victims {
+		f.must(p, p.disk.Free())
+		f.r.tell("%s: room on the disk", p.name)
+	}
+	for _, p := range victims {
+		f.restart(p)
+	}
+}
+
+// readOnlyDisk makes all writes fail. The server must end, as it cannot keep what
+// it says.
+func (f *faults) readOnlyDisk() {
+	p := f.node()
+	f.r.tell("%s: read-only disk", p.name)
+	f.must(p, p.disk.ReadOnly())
+	f.sleep(500*time.Millisecond, 3*time.Second)
+	p.kill()
+	f.must(p, p.disk.Repair())
+	f.restart(p)
+}
+
+// restart starts a server that has ended by itself.
+func (f *faults) restart(p *node) {
+	f.sleep(0, 500*time.Millisecond)
+	p.start()
+}
+
+// wrongClock sets the wall clock of a server far ahead or back.
+func (f *faults) wrongClock() {
+	p := f.node()
+	c, err := wallclock.Of(p.pid())
+	if err != nil {
+		f.r.tell("%s: its clock cannot be set: %v", p.name, err)
+		return
+	}
+	for range 1 + f.rnd.IntN(3) {
+		d := time.Duration(f.rnd.Int64N(int64(2*365*24*time.Hour))) - 365*24*time.Hour
+		f.r.tell("%s: wall clock set by %v", p.name, d.Round(time.Hour))
+		if c.Step(d) != nil {
+			return // it has ended
+		}
+		f.sleep(100*time.Millisecond, 2*time.Second)
+	}
+	if f.rnd.IntN(2) == 0 {
+		_ = c.Step(0)
+	}
+}
+
+// must is for what the test itself does to a disk.
+func (f *faults) must(p *node, err error) {
+	if err != nil {
+		f.r.t.Errorf("disk of %s: %v", p.name, err)
+	}
+}

@@ -1,0 +1,120 @@
+package chaos
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// smallLogs makes snapshots come often, so that servers are killed in the middle
+// of them, and come back to leaders that have cut their logs.
+const smallLogs = "raft: {snapshot_log_size: 1MiB}\n"
+
+// sliceOfKills is how many kills share a history.
+const sliceOfKills = 50
+
+// TestKills kills servers at random, one or two or all at once, in the middle of
+// whatever they do, their own start too. Nothing acknowledged is lost, nothing is
+// done twice, and in the end all have the same state.
+func TestKills(t *testing.T) {
+	skipIfShort(t)
+	r := newRig(t, seed(t), rigOptions{servers: 3, config: smallLogs})
+	for done := 0; done < *kills && !t.Failed(); {
+		l := r.startLoad(loadOptions{root: fmt.Sprintf("/kills-%d", done), clients: 5})
+		slice := min(sliceOfKills, *kills-done)
+		for n := 0; n < slice; {
+			n += r.killSome(slice - n)
+		}
+		r.startAll()
+		l.waitProgress(50, time.Minute)
+		r.waitReady(time.Minute)
+		l.finish()
+		done += slice
+		t.Logf("%d kills after %v", done, time.Since(r.began).Round(time.Second))
+	}
+}
+
+// killSome kills one server or more, but at most most of them, and starts them
+// again after a while. It returns how many it has killed.
+func (r *rig) killSome(most int) int {
+	victims := []*node{r.any()}
+	switch r.rnd.IntN(10) {
+	case 0:
+		victims = r.nodes
+	case 1, 2:
+		victims = r.others(r.any())
+	case 3, 4, 5:
+		victims = []*node{r.leader()}
+	}
+	victims = victims[:min(len(victims), most)]
+	for _, p := range victims {
+		r.tell("kill %s", p.name)
+		p.kill()
+	}
+	r.pause(400 * time.Millisecond)
+	r.startAll()
+	// Now and then the next kill comes before the servers are up.
+	if r.rnd.IntN(3) > 0 {
+		r.leader()
+	}
+	r.pause(800 * time.Millisecond)
+	return len(victims)
+}
+
+func (r *rig) startAll() {
+	r.t.Helper()
+	for _, p := range r.nodes {
+		p.start()
+	}
+}
+
+// pause waits for a random time.
+func (r *rig) pause(most time.Duration) { time.Sleep(time.Duration(r.rnd.Int64N(int64(most)))) }
+
+// TestFollowerThatHasJustCaughtUpLeads kills the leader at the moment at which a
+// follower that was away has caught up, and the third server is behind: whoever
+// leads then has everything that was acknowledged, and hands it on.
+func TestFollowerThatHasJustCaughtUpLeads(t *testing.T) {
+	skipIfShort(t)
+	r := newRig(t, seed(t), rigOptions{servers: 3, config: smallLogs})
+	l := r.startLoad(loadOptions{root: "/caught-up", clients: 5})
+	for round := range 6 {
+		lead := r.leader()
+		rest := r.others(lead)
+		back, behind := rest[round%2], rest[1-round%2]
+		r.tell("round %d: %s leads, %s comes back, %s stays behind", round, lead.name, back.name, behind.name)
+		back.kill()
+		l.waitProgress(100, time.Minute)
+		back.start()
+		poll(t, time.Minute, back.name+" caught up", func() error { return caughtUp(back, lead) })
+		behind.signal(syscall.SIGSTOP)
+		// From here on the two others agree among themselves.
+		l.progressOr(40, 2*time.Second)
+		poll(t, time.Minute, back.name+" caught up", func() error { return caughtUp(back, lead) })
+		r.pause(20 * time.Millisecond)
+		lead.kill()
+		behind.signal(syscall.SIGCONT)
+		l.waitProgress(100, time.Minute)
+		lead.start()
+		r.waitReady(time.Minute)
+	}
+	l.finish()
+}
+
+// caughtUp returns nil when p has applied what the leader had committed a moment
+// ago.
+func caughtUp(p, lead *node) error {
+	at, err := lead.status()
+	if err != nil {
+		return err
+	}
+	st, err := p.status()
+	if err != nil {
+		return err
+	}
+	if st.GetAppliedIndex() < at.GetCommitIndex() {
+		return fmt.Errorf("at %d of %d", st.GetAppliedIndex(), at.GetCommitIndex())
+	}
+	return nil
+}
