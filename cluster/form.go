@@ -116,7 +116,21 @@ type sighted struct {
 	err   error
 }
 
-// discover asks all other listed servers at once.
+// whereabouts are the other listed servers, and the members where they were found
+// last, if that is elsewhere: the list of a server that was away may be old.
+func (n *Node) whereabouts() []Peer {
+	out := slices.DeleteFunc(n.cfg.servers(), func(p Peer) bool { return p.Name == n.cfg.Name })
+	for _, s := range n.members() {
+		id := serverID(s.ID)
+		at, ok := n.addresses.of(id)
+		if p := (Peer{id.name(), at}); ok && id != n.id && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// discover asks all other servers that are known at once.
 func (f *formation) discover(ctx context.Context) []sighted {
 	n := f.node
 	self, _ := n.cfg.Self()
@@ -125,10 +139,8 @@ func (f *formation) discover(ctx context.Context) []sighted {
 		Address: self.Address, ClusterId: n.stores.cluster(),
 	}
 	var out []sighted
-	for _, p := range n.cfg.servers() {
-		if p.Name != n.cfg.Name {
-			out = append(out, sighted{peer: p})
-		}
+	for _, p := range n.whereabouts() {
+		out = append(out, sighted{peer: p})
 	}
 	var wg sync.WaitGroup
 	for i := range out {

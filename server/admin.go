@@ -86,7 +86,7 @@ func memberOut(m *cluster.Member) *coordpb.Member {
 	out := &coordpb.Member{
 		Name: m.Name, Id: m.ID, PeerAddress: m.PeerAddress, GrpcAddress: m.GRPCAddress, HttpAddress: m.HTTPAddress,
 		InContact: m.InContact, Ready: m.Ready, Version: m.Version, AppliedIndex: m.AppliedIndex,
-		LastContactMs: -1, FeatureLevel: m.FeatureLevel, Detail: m.Detail, Sessions: m.Sessions, UptimeMs: m.Uptime.Milliseconds(),
+		LastContactMs: -1, RoleSinceMs: -1, FeatureLevel: m.FeatureLevel, Detail: m.Detail, Sessions: m.Sessions, UptimeMs: m.Uptime.Milliseconds(),
 	}
 	if m.RoleFor >= 0 {
 		out.RoleSinceMs = m.RoleFor.Milliseconds()
