@@ -51,6 +51,10 @@ type transportFaults interface {
 	afterAnswer(to raft.ServerID, kind rpcKind) error
 }
 
+// voteRepeater is a transportFaults that may send a request for a vote again,
+// at any time: send does it, and nobody hears of its answer.
+type voteRepeater interface{ repeatVote(send func() error) }
+
 // transportConfig is what a transport is made of.
 type transportConfig struct {
 	net *peerNet
@@ -230,19 +234,38 @@ func countWithin(entries []*raft.Log, limit int) int {
 	return len(entries)
 }
 
+// repeatVote lets a test send a request for a vote again.
+func (t *transport) repeatVote(send func() error) {
+	if r, ok := t.cfg.faults.(voteRepeater); ok {
+		r.repeatVote(send)
+	}
+}
+
 // RequestVote implements raft.Transport.
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress,
 	req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse,
 ) error {
 	req = t.inbox.modest(id, req)
-	return t.exchange(id, rpcVote, func() error { return t.NetworkTransport.RequestVote(id, to, req, resp) })
+	return t.exchange(id, rpcVote, func() error {
+		again := *req
+		t.repeatVote(func() error {
+			return t.NetworkTransport.RequestVote(id, to, &again, new(raft.RequestVoteResponse))
+		})
+		return t.NetworkTransport.RequestVote(id, to, req, resp)
+	})
 }
 
 // RequestPreVote implements raft.WithPreVote.
 func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress,
 	req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse,
 ) error {
-	return t.exchange(id, rpcPreVote, func() error { return t.NetworkTransport.RequestPreVote(id, to, req, resp) })
+	return t.exchange(id, rpcPreVote, func() error {
+		again := *req
+		t.repeatVote(func() error {
+			return t.NetworkTransport.RequestPreVote(id, to, &again, new(raft.RequestPreVoteResponse))
+		})
+		return t.NetworkTransport.RequestPreVote(id, to, req, resp)
+	})
 }
 
 // InstallSnapshot implements raft.Transport.
