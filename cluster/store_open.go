@@ -36,6 +36,8 @@ type storeConfig struct {
 	// onSync hears of each append to the log; nil if nobody asks. It must not block.
 	onSync func(took time.Duration, entries, bytes int)
 	log    hclog.Logger
+	// recovering opens a directory whose recovery was begun, too.
+	recovering bool
 }
 
 // stores is an open data directory: all that Raft keeps on disk.
@@ -99,6 +101,9 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 }
 
 func (s *stores) openParts(cfg storeConfig) error {
+	if err := checkRecovering(&cfg); err != nil {
+		return err
+	}
 	bolt, err := openBolt(filepath.Join(cfg.dir, stableFile))
 	if err != nil {
 		return err

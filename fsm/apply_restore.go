@@ -15,9 +15,8 @@ var errRestoreGone = fmt.Errorf("this restore is not under way any more: another
 
 // restorable says whether the state at a feature level may take in a snapshot of
 // a form. It must not depend on what this build can read: a build that is newer
-// than the level would take in what others refuse. Who raises snapshotVersion
-// says here from which level on backups of that form may be restored.
-func restorable(version, level uint32) bool { return version == 1 && level >= 1 }
+// than the level would take in what others refuse.
+func restorable(version, level uint32) bool { return version <= snapshotVersionAt(level) }
 
 func checkRestoreBegin(b *RestoreBegin) error {
 	switch {

@@ -19,6 +19,10 @@ func (m *Machine) Digest() (digest, index uint64, z zxid.ID) {
 	return digestOf(&m.state), m.state.Index, m.state.Zxid
 }
 
+// Digest is that of a state that is not a machine's, such as one read from a
+// file.
+func (v *View) Digest() uint64 { return digestOf(v) }
+
 // digestOf leaves out index and term of the last entry: they move with entries
 // that change nothing, and say nothing about the state.
 func digestOf(v *View) uint64 { return digestWith(v, v.Tree.Digest(), v.Sessions.Digest()) }

@@ -64,7 +64,7 @@ func newRootCmd(stdout io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newRunCmd(), newDevCmd(), newConfigCmd(), newVersionCmd())
+	root.AddCommand(newRunCmd(), newDevCmd(), newConfigCmd(), newVersionCmd(), newRecoverCmd(), newInspectCmd())
 	root.SetOut(stdout) // the completion command keeps the output it finds
 	addCompletion(root)
 	wrongArgsAreUsage(root)
