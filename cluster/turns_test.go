@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -137,8 +138,8 @@ func TestQueueThatStandsIsCutShort(t *testing.T) {
 	for seq := range uint64(3) {
 		answer(seq+1, 2*time.Second)
 	}
-	err, _ := f.crowdedSession(8, 1).(*OverloadedError)
-	if err == nil || err.RetryAfter < time.Second || err.RetryAfter > retryMost {
+	var err *OverloadedError
+	if !errors.As(f.crowdedSession(8, 1), &err) || err.RetryAfter < time.Second || err.RetryAfter > retryMost {
 		t.Fatalf("with a queue of 2 s: %v", err)
 	}
 	answer(4, time.Millisecond)

@@ -25,6 +25,7 @@ func (s *Server) open(ctx context.Context, stream sessionStream) opening {
 		return opening{err: malformed("the first message has no hello")}
 	}
 	c, welcome, err := s.admit(ctx, h)
+	s.countHello(protoGRPC, h.GetMode() != coordpb.Hello_MODE_NONE, h.GetMode() == coordpb.Hello_MODE_ATTACH, err)
 	if err != nil {
 		return opening{err: err}
 	}
@@ -34,6 +35,18 @@ func (s *Server) open(ctx context.Context, stream sessionStream) opening {
 	}
 	first.Hello = nil // requests may ride along
 	return opening{conn: c, first: first}
+}
+
+// countHello counts the opening or moving of a session as a request: many that
+// come again and again are seen.
+func (s *Server) countHello(p protocol, hasSession, attaches bool, err error) {
+	op := opOpen
+	if attaches {
+		op = opAttach
+	}
+	if hasSession {
+		s.metrics.count(p, op, codeOf(err))
+	}
 }
 
 // admit lets a client in, or says why not.

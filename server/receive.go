@@ -226,7 +226,7 @@ func (c *conn) pace(ctx context.Context, w *coordpb.Write) error {
 // be released while the disks are full or there is too much to do.
 func (c *conn) holdBack(w *coordpb.Write) bool {
 	err := c.s.node.MayWrite(c.line)
-	return err != nil && !(givesBack(w) && mayGiveBack(err, len(w.GetOps())))
+	return err != nil && (!givesBack(w) || !mayGiveBack(err, len(w.GetOps())))
 }
 
 // givesBack says that a write needs no room on the disks.
@@ -240,7 +240,9 @@ func givesBack(w *coordpb.Write) bool {
 // must be the release of some locks and no work.
 const maxGivenBack = 64
 
-func mayGiveBack(err error, ops int) bool { return errors.Is(err, cluster.ErrDiskFull) || ops <= maxGivenBack }
+func mayGiveBack(err error, ops int) bool {
+	return errors.Is(err, cluster.ErrDiskFull) || ops <= maxGivenBack
+}
 
 func (c *conn) pause(ctx context.Context, d time.Duration) error {
 	select {

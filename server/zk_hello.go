@@ -40,6 +40,7 @@ func (c *zkConn) handshake() error {
 	ctx, stop := context.WithTimeout(ctx, helloTime)
 	defer stop()
 	info, err := c.admit(ctx, &q)
+	c.s.countHello(protoZooKeeper, !c.readOnly.Load(), q.Session != 0, err)
 	switch {
 	case errors.Is(err, session.ErrExpired), errors.Is(err, session.ErrClosed), errors.Is(err, session.ErrUnknown), errors.Is(err, session.ErrWrongSecret):
 		return c.expired(&q, err)
