@@ -210,11 +210,8 @@ func (f *faults) powerCut() { f.powerCutOf(f.node()) }
 func (f *faults) powerCutOfAll() { f.powerCutOf(f.r.nodes...) }
 
 func (f *faults) powerCutOf(victims ...*node) {
-	for _, p := range victims {
-		f.r.tell("%s: power cut", p.name)
-		if err := p.powerCut(); err != nil {
-			f.r.t.Errorf("power cut of %s: %v", p.name, err)
-		}
+	if err := f.r.powerCut(victims...); err != nil {
+		f.r.t.Errorf("power cut: %v", err)
 	}
 	f.sleep(0, time.Second)
 	f.r.startAll()

@@ -339,19 +339,24 @@ func (l *load) finish() {
 	l.r.t.Helper()
 	l.stop()
 	l.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	c, err := l.dial(ctx, "final", 0, 30*time.Second)
-	if err == nil {
-		err = c.Final(ctx, l.root)
-		_ = c.Close()
-	}
-	if err != nil {
+	if err := l.lastLook(l.root, time.Minute); err != nil {
 		l.r.t.Errorf("the last look: %v", err)
 	}
 	l.h.Wait()
 	l.digests()
 	l.judge()
+}
+
+// lastLook reads everything at root and below once more.
+func (l *load) lastLook(root string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	c, err := l.dial(ctx, "final", 0, 30*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Final(ctx, root)
 }
 
 func (l *load) digests() {

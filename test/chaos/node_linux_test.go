@@ -138,9 +138,12 @@ func (p *node) ended(limit time.Duration) bool {
 	}
 }
 
+// stopForPowerCut keeps the server from seeing that its disk goes first.
+func (p *node) stopForPowerCut() { p.signal(syscall.SIGSTOP) }
+
 // powerCut ends the server and makes its disk forget what was not synced.
 func (p *node) powerCut() error {
-	p.signal(syscall.SIGSTOP) // nothing it does after the disk is off may be seen
+	p.stopForPowerCut()
 	err := p.disk.PowerOff()
 	p.kill()
 	if err != nil {

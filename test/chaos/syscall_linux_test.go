@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ import (
 
 // writeCalls are the system calls by which a server changes its disk, and how
 // likely each is chosen. Sockets and the server's own messages are written by write,
-// too.
+// too; kills there do not count.
 var writeCalls = []struct {
 	name    string
 	odds    int
@@ -95,7 +96,8 @@ const sliceOfCalls = 20
 const callPatience = 3 * time.Second
 
 // killAtCall kills a server at a call, of its start or some time later, and
-// starts it again. It returns which call it was, "" if it never came.
+// starts it again. It returns which call it was, "" if it never came, or was for no
+// file.
 func (r *rig) killAtCall(l *load) string {
 	r.t.Helper()
 	p := r.any()
@@ -118,7 +120,7 @@ func (r *rig) killAtCall(l *load) string {
 	p.kill()
 	where := ""
 	if came {
-		where = lastCall(trace, call)
+		where = p.lastCall(trace, call)
 	}
 	r.tell("%s was killed by the call: %v %s", p.name, came, where)
 	p.start()
@@ -152,39 +154,35 @@ func (p *node) killRunning(call string, when int, trace string) (came bool) {
 	return came
 }
 
-// lastCall is the call that the trace ends with, and the kind of file it was for.
-func lastCall(trace, name string) string {
+// lastCall is the call that the trace ends with, and what it was for; "" if that
+// was no file of the server's data.
+func (p *node) lastCall(trace, name string) string {
 	text, _ := os.ReadFile(trace)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	for _, line := range slices.Backward(lines) {
-		i := strings.Index(line, name+"(")
-		if i < 0 {
-			continue
+		if i := strings.Index(line, name+"("); i >= 0 {
+			if file := p.fileIn(line[i:]); file != "" {
+				return name + " of " + file
+			}
+			return ""
 		}
-		return name + " of " + fileKind(line[i:])
 	}
-	return name + " of something"
+	return ""
 }
 
-// fileKind says what a call was about.
-func fileKind(line string) string {
-	for _, kind := range []struct{ part, name string }{
-		{"socket:", "a socket"},
-		{"eventfd", "an eventfd"},
-		{"pipe:", "a pipe"},
-		{"TCP", "a socket"},
-		{"wal-meta", "the log's meta file"},
-		{"log-wal", "the log"},
-		{"stable.db", "the votes"},
-		{"identity", "the identity"},
-		{"snapshots", "a snapshot"},
-		{"RESERVE", "the reserve"},
-		{"LOCK", "the lock file"},
-		{".log>", "the output"},
-	} {
-		if strings.Contains(line, kind.part) {
-			return kind.name
-		}
+// numbers tell files apart that are the same to us: snapshots, segments of the log.
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// fileIn names the file of the server's data that the text of a call names, ""
+// if it names none, as calls for sockets.
+func (p *node) fileIn(call string) string {
+	_, path, found := strings.Cut(call, p.dataDir)
+	if !found {
+		return ""
 	}
-	return "something else"
+	end := strings.IndexAny(path, `>"`)
+	if end < 0 {
+		return ""
+	}
+	return "DATA" + numbers.ReplaceAllString(path[:end], "N")
 }
