@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -394,25 +393,11 @@ func (l *load) checkOptions() check.Options {
 	return check.Options{Bound: 60 * time.Second, Tolerance: 50 * time.Millisecond, Decide: time.Minute}
 }
 
-// save keeps the history where the rig keeps the rest.
+// save keeps the history, and its drawings, where the rig keeps the rest.
 func (l *load) save(found []check.Violation) {
 	dir := filepath.Join(l.r.dir, "history"+strings.ReplaceAll(l.root, "/", "-"))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		l.r.t.Error(err)
-		return
-	}
-	var text strings.Builder
-	for _, v := range found {
-		fmt.Fprintln(&text, v)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "violations.txt"), []byte(text.String()), 0o600); err != nil {
-		l.r.t.Error(err)
-	}
-	f, err := os.Create(filepath.Join(dir, "history.jsonl"))
-	if err == nil {
-		err = errors.Join(l.h.Write(f), f.Close())
-	}
-	if err != nil {
+	note := fmt.Sprintf("%s, seed %d; what was done to the servers: %s", l.r.t.Name(), l.r.seed, filepath.Join(l.r.dir, timelineFile))
+	if err := check.Save(dir, l.h, found, note); err != nil {
 		l.r.t.Error(err)
 	}
 }

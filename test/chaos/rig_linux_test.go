@@ -40,6 +40,9 @@ type rigOptions struct {
 	config   string // more lines of the configuration file
 }
 
+// timelineFile is in the directory of a rig.
+const timelineFile = "timeline.txt"
+
 // newRig prepares a cluster and starts it. It is stopped when the test ends.
 func newRig(t *testing.T, seed uint64, o rigOptions) *rig {
 	t.Helper()
@@ -48,7 +51,7 @@ func newRig(t *testing.T, seed uint64, o rigOptions) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, dir: dir, conf: filepath.Join(dir, "coordd.yaml"), seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), began: time.Now()}
-	if r.story, err = os.Create(filepath.Join(dir, "timeline.txt")); err != nil {
+	if r.story, err = os.Create(filepath.Join(dir, timelineFile)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.end)
