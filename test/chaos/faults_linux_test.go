@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -24,8 +25,8 @@ const sliceOfFaults = time.Minute
 func TestFaultsOfAllKinds(t *testing.T) {
 	skipIfShort(t)
 	r := newRig(t, seed(t), rigOptions{
-		servers: 3, network: true, diskSize: diskBytes,
-		config: "raft: {snapshot_log_size: 1MiB, write_deadline: 2s}\nsession: {min: 2s}\n",
+		servers: 3, network: true, diskSize: diskBytes, badDisks: true,
+		config: "raft: {snapshot_log_size: 1MiB, write_deadline: 2s, heartbeat: 500ms, election: 500ms, lease: 250ms}\n",
 	})
 	var hosts []*tunnet.Host
 	for done := time.Duration(0); done < *length && !t.Failed(); done += sliceOfFaults {
@@ -40,6 +41,7 @@ func TestFaultsOfAllKinds(t *testing.T) {
 		lanes.Go(func() { r.disturb(machine, (*faults).machine, end) })
 		lanes.Wait()
 		r.net.Heal()
+		r.startAll()
 		r.waitReady(2 * time.Minute)
 		l.waitProgress(100, time.Minute)
 		l.finish()
@@ -283,6 +285,9 @@ func (f *faults) restart(p *node) {
 func (f *faults) wrongClock() {
 	p := f.node()
 	c, err := wallclock.Of(p.pid())
+	if errors.Is(err, wallclock.ErrUnsupported) {
+		f.r.t.Logf("no wrong clocks: %v", err)
+	}
 	if err != nil {
 		f.r.tell("%s: its clock cannot be set: %v", p.name, err)
 		return

@@ -35,6 +35,7 @@ type node struct {
 	process *os.Process
 	done    chan struct{} // closed at the end of the process
 	exit    error         // of it, then
+	gaveUp  int           // how often it has ended by itself
 	conn    *grpc.ClientConn
 }
 
@@ -82,6 +83,9 @@ func (p *node) start(wrap ...string) {
 		err := cmd.Wait()
 		p.mu.Lock()
 		p.exit = err
+		if cmd.ProcessState.ExitCode() > 0 {
+			p.gaveUp++
+		}
 		p.mu.Unlock()
 		p.r.tell("%s ended: %v", p.name, err)
 		close(done)

@@ -38,7 +38,7 @@ func TestPowerCutsShowADiskThatLies(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("strace is missing, run: make setup")
 	}
-	r := newRig(t, seed(t), rigOptions{servers: 1, diskSize: diskBytes})
+	r := newRig(t, seed(t), rigOptions{servers: 1, diskSize: diskBytes, badDisks: true})
 	p := r.nodes[0]
 	p.kill()
 	const syncs = "fsync,fdatasync,sync_file_range"

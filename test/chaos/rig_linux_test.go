@@ -25,6 +25,8 @@ type rig struct {
 	seed  uint64
 	rnd   *rand.Rand // of the schedule; used by one goroutine
 
+	badDisks bool // see rigOptions
+
 	net    *tunnet.Network // nil: loopback
 	oracle *tunnet.Host    // from where the test itself looks at servers; never disturbed
 
@@ -36,6 +38,7 @@ type rig struct {
 type rigOptions struct {
 	servers  int
 	network  bool   // each server is a host of its own
+	badDisks bool   // servers may have a reason to end by themselves
 	diskSize int64  // each server has a file system of its own; 0: a directory
 	config   string // more lines of the configuration file
 }
@@ -50,7 +53,7 @@ func newRig(t *testing.T, seed uint64, o rigOptions) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dir: dir, conf: filepath.Join(dir, "coordd.yaml"), seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), began: time.Now()}
+	r := &rig{t: t, dir: dir, conf: filepath.Join(dir, "coordd.yaml"), seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), badDisks: o.badDisks}
 	if r.story, err = os.Create(filepath.Join(dir, timelineFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -198,9 +201,16 @@ func (r *rig) end() {
 	r.t.Logf("what is left of this run is in %s (run again with -seed %d)", r.dir, r.seed)
 }
 
-// checkLog fails the test if a server has panicked or found itself wrong.
+// checkLog fails the test if a server has panicked, or has ended by itself without
+// a reason.
 func (r *rig) checkLog(p *node) {
 	text, _ := os.ReadFile(p.log())
+	p.mu.Lock()
+	gaveUp := p.gaveUp
+	p.mu.Unlock()
+	if gaveUp > 0 && !r.badDisks {
+		r.t.Errorf("%s has ended by itself, %d times: %s", p.name, gaveUp, lastLine(string(text)))
+	}
 	for _, bad := range []string{"panic:", "fatal error:", "DATA RACE", "unexpected fault address"} {
 		if i := strings.Index(string(text), bad); i >= 0 {
 			r.t.Errorf("%s: %s", p.name, text[i:min(len(text), i+3000)])

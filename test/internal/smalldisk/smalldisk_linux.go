@@ -183,13 +183,17 @@ func (d *Disk) Fill(left int64) error {
 	return nil
 }
 
-// Free gives the room back that Fill took.
+// Free gives the room back that Fill took, for good: a loss of power does not
+// bring the file back.
 func (d *Disk) Free() error {
-	err := os.Remove(filepath.Join(d.dir, filler))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if err := os.Remove(filepath.Join(d.dir, filler)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	return err
+	f, err := os.Open(d.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // ReadOnly makes every write fail from now on, as the kernel does by itself when
