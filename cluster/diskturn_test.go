@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // A server that is asked how it is answers also while its disk hangs, in the very
@@ -48,5 +52,47 @@ func TestIdentityCanBeReadWhileTheDiskHangs(t *testing.T) {
 	}
 	if err := s.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Raft panics when it cannot store its term. A server whose disk has failed ends
+// for that reason, and is cut off before Raft goes on.
+func TestServerThatIsCutOffDoesNotPanicOverItsTerm(t *testing.T) {
+	var failing, cut atomic.Bool
+	s, err := openStores(storeConfig{
+		dir: t.TempDir(), name: "n1", kind: logStoreBoltDB, log: newRaftLogger(testLog()),
+		beforeWrite: func() error {
+			if failing.Load() {
+				return errors.New("input/output error")
+			}
+			return nil
+		},
+		fail: func(error) {
+			time.Sleep(50 * time.Millisecond) // another one must wait for the cut, too
+			cut.Store(true)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	failing.Store(true)
+	var writers sync.WaitGroup
+	for range 3 {
+		writers.Go(func() {
+			if err := s.stable.SetUint64(keyCurrentTerm, 7); err != nil || !cut.Load() {
+				t.Errorf("Raft hears %v, cut off: %v", err, cut.Load())
+			}
+		})
+	}
+	writers.Wait()
+	if err := s.stable.Set([]byte("LastVoteCand"), []byte("n2")); err != nil {
+		t.Errorf("Raft hears %v", err)
+	}
+	if term, err := s.stable.GetUint64(keyCurrentTerm); err == nil {
+		t.Errorf("term %d was stored", term)
+	}
+	if err := s.log.StoreLog(&raft.Log{Index: 1, Term: 1}); err == nil {
+		t.Error("an entry was stored")
 	}
 }

@@ -122,4 +122,13 @@ func (w *diskWatch) report(err error) {
 	})
 }
 
+// isCutOff says that a write has failed, and that fail has done its work.
+func (w *diskWatch) isCutOff() bool {
+	if !w.failed.Load() {
+		return false
+	}
+	w.once.Do(func() {}) // waits for the end of the one that is at it
+	return true
+}
+
 func (w *diskWatch) close() { w.closed.Store(true) }

@@ -293,12 +293,12 @@ type watchedStable struct {
 
 // Set implements raft.StableStore.
 func (s *watchedStable) Set(key, value []byte) error {
-	return s.watch.do("store vote", func() error { return s.put(key, value) })
+	return s.settled(s.watch.do("store vote", func() error { return s.put(key, value) }))
 }
 
 // SetUint64 implements raft.StableStore.
 func (s *watchedStable) SetUint64(key []byte, value uint64) error {
-	return s.watch.do("store term", func() error { return s.put(key, binary.BigEndian.AppendUint64(nil, value)) })
+	return s.settled(s.watch.do("store term", func() error { return s.put(key, binary.BigEndian.AppendUint64(nil, value)) }))
 }
 
 func (s *watchedStable) put(key, value []byte) error {
@@ -332,6 +332,17 @@ func (s *watchedStable) GetUint64(key []byte) (uint64, error) {
 		return 0, fmt.Errorf("%w: %s has %d bytes", errDamaged, key, len(v))
 	}
 	return binary.BigEndian.Uint64(v), nil
+}
+
+// settled keeps from Raft that a server that has cut itself off has stored
+// nothing: Raft would panic, and hide the reason for which the process ends. As
+// nothing of what it does leaves the server any more, it does no harm to let it
+// believe so.
+func (s *watchedStable) settled(err error) error {
+	if err != nil && s.watch.isCutOff() {
+		return nil
+	}
+	return err
 }
 
 // removeStale deletes what a crash left unfinished in dir.
