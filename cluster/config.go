@@ -352,7 +352,14 @@ func (c Config) peerList() []string {
 
 // reportInterval is how often a server reports to the leader.
 func (c Config) reportInterval() time.Duration {
-	return min(max(c.SessionMin/20, 20*time.Millisecond), 250*time.Millisecond)
+	return min(max(c.SessionMin/20, 20*time.Millisecond), c.slowly(250*time.Millisecond))
+}
+
+// slowly is a period of looking after something, as long as it is with the
+// default times. A cluster with longer ones, as over a WAN, looks less often in
+// proportion: nothing that is looked for comes sooner than Raft notices it.
+func (c Config) slowly(period time.Duration) time.Duration {
+	return time.Duration(float64(period) * max(1, float64(c.Heartbeat)/float64(defaultHeartbeat)))
 }
 
 // firstEpoch is the least epoch of a cluster formed at the time now: tokens

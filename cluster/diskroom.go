@@ -127,7 +127,7 @@ func (n *Node) diskLoop(ctx context.Context) {
 			was = now
 			n.log.Error("room on the disk", "event", "disk_room", "low", now, "detail", n.disk.detail())
 		}
-		pause(ctx, nil, diskTick)
+		pause(ctx, nil, n.cfg.slowly(diskTick))
 	}
 }
 

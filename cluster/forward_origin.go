@@ -91,7 +91,7 @@ func (n *Node) awaitOther(ctx context.Context, leader serverID, term uint64) {
 		if l, t, ok := n.leader(); !ok || l != leader || t != term {
 			return
 		}
-		awaitChange(ctx, changed)
+		pause(ctx, changed, n.cfg.slowly(roleTick))
 	}
 }
 

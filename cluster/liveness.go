@@ -12,7 +12,8 @@ import (
 	"github.com/coordd/coord/session"
 )
 
-// livenessTick is how often the leader looks for silent sessions.
+// livenessTick is how often the leader looks for silent sessions with the default
+// times.
 const livenessTick = 25 * time.Millisecond
 
 // liveness is what the leader of one term knows about who is alive. Only the
@@ -52,7 +53,7 @@ func (l *liveness) nowLocked() time.Duration {
 	now := l.node.now()
 	elapsed := now - l.at
 	l.at = now
-	return l.clock.Advance(elapsed, livenessTick)
+	return l.clock.Advance(elapsed, l.tick())
 }
 
 // applied counts a command that was applied here as a sign of life.
@@ -89,8 +90,11 @@ func (l *liveness) silentFor(id session.ID) (time.Duration, bool) {
 // run proposes the expiry and the suspicion of silent sessions until ctx ends.
 func (l *liveness) run(ctx context.Context) {
 	defer l.node.live.CompareAndSwap(l, nil)
-	every(ctx, livenessTick, l.look)
+	every(ctx, l.tick(), l.look)
 }
+
+// tick is how often the leader looks for silent sessions.
+func (l *liveness) tick() time.Duration { return l.node.cfg.slowly(livenessTick) }
 
 func (l *liveness) look() {
 	l.mu.Lock()

@@ -31,7 +31,7 @@ type keeper struct {
 // memberLoop runs until ctx ends.
 func (n *Node) memberLoop(ctx context.Context, r *reign) {
 	k := &keeper{node: n, reign: r}
-	every(ctx, memberTick, func() { k.look(ctx) })
+	every(ctx, n.cfg.slowly(memberTick), func() { k.look(ctx) })
 }
 
 func (k *keeper) look(ctx context.Context) {

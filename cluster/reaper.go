@@ -22,7 +22,7 @@ const (
 // lasts. The deletion is conditional on what was found, so a znode that is
 // used meanwhile stays.
 func (n *Node) reapLoop(ctx context.Context, r *reign) {
-	every(ctx, reapTick, func() { n.reapOnce(ctx, r) })
+	every(ctx, n.cfg.slowly(reapTick), func() { n.reapOnce(ctx, r) })
 }
 
 func (n *Node) reapOnce(ctx context.Context, r *reign) {
@@ -57,7 +57,7 @@ const (
 
 // trimLoop tells the state which answers idle clients have.
 func (n *Node) trimLoop(ctx context.Context) {
-	every(ctx, trimTick, func() {
+	every(ctx, n.cfg.slowly(trimTick), func() {
 		if _, _, ok := n.leader(); !ok {
 			return // they would only pile up
 		}

@@ -39,7 +39,7 @@ func (n *Node) leadLoop(ctx context.Context) {
 		changed := n.changed.C()
 		term, ok := n.leads()
 		if said.look(term, ok); !ok {
-			awaitChange(ctx, changed)
+			pause(ctx, changed, n.cfg.slowly(roleTick))
 			continue
 		}
 		if n.machine.EpochTerm() != term {
@@ -118,7 +118,7 @@ func (n *Node) awaitDeposition(ctx context.Context, term uint64) {
 		if now, ok := n.leads(); !ok || now != term {
 			return
 		}
-		awaitChange(ctx, changed)
+		pause(ctx, changed, n.cfg.slowly(roleTick))
 	}
 }
 

@@ -67,7 +67,7 @@ func (r *reporter) run(ctx context.Context) {
 func (r *reporter) reportOnce(ctx context.Context, link *leaderDialogue[peerpb.ReportRequest, peerpb.ReportReply]) {
 	leader, term, ok := r.node.leader()
 	now := r.node.now()
-	if !ok || r.node.signs.none() && now-r.last < idleReport {
+	if !ok || r.node.signs.none() && now-r.last < r.node.cfg.slowly(idleReport) {
 		return
 	}
 	r.last = now

@@ -38,7 +38,7 @@ func (s *snapshots) run(ctx context.Context) {
 		s.node.stores.snaps.newest.CompareAndSwap(0, list[0].Size)
 	}
 	for ctx.Err() == nil {
-		wait := snapshotTick
+		wait := s.node.cfg.slowly(snapshotTick)
 		if s.due() {
 			if _, err := s.take(); err != nil {
 				s.node.log.Warn("no snapshot", "err", err)

@@ -21,7 +21,7 @@ const (
 	defaultElection  = 200 * time.Millisecond
 	defaultLease     = 100 * time.Millisecond
 	// commitTimeout bounds how late a follower learns of a commit if the commit
-	// message is lost.
+	// message is lost; a quarter of the heartbeat if that is longer.
 	commitTimeout = 50 * time.Millisecond
 	// maxAppendEntries is how many entries one message may have;
 	// maxAppendBytes bounds their size.
@@ -59,7 +59,7 @@ func newRaftConfig(id serverID, times raftTimes, log hclog.Logger) (*raft.Config
 	c.HeartbeatTimeout = times.heartbeat
 	c.ElectionTimeout = times.election
 	c.LeaderLeaseTimeout = times.lease
-	c.CommitTimeout = commitTimeout
+	c.CommitTimeout = max(commitTimeout, times.heartbeat/4)
 	c.MaxAppendEntries = maxAppendEntries
 	c.TrailingLogs = initialTrailing
 	c.SnapshotThreshold = math.MaxUint64

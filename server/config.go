@@ -177,6 +177,12 @@ func (c Config) peerAddress() string {
 	return c.ownPeer().Address
 }
 
+// period is how often something is looked at: as often as every, or twice in the
+// time in which Raft notices a dead leader if that is longer.
+func (c Config) period(every time.Duration) time.Duration {
+	return max(every, c.Cluster.Heartbeat/2)
+}
+
 func (c Config) ownPeer() cluster.Peer {
 	p, _ := c.Cluster.Self() // checked by its Validate
 	return p

@@ -24,7 +24,7 @@ type readiness struct {
 
 // watchHealth keeps the health service up to date.
 func (s *Server) watchHealth(ctx context.Context) {
-	tick := time.NewTicker(healthEvery)
+	tick := time.NewTicker(s.cfg.period(healthEvery))
 	defer tick.Stop()
 	for {
 		s.lookAtHealth()

@@ -296,7 +296,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { s.sweep(life); return nil })
 	g.Go(func() error { s.sweepZK(life); return nil })
 	g.Go(func() error { s.keepZKConfig(life); return nil })
-	g.Go(func() error { s.stalls.run(life); return nil })
+	g.Go(func() error { s.stalls.run(life, s.cfg.period(stallTick)); return nil })
 	s.log.Info("serving", "event", "serving", "grpc", s.cfg.Advertise.GRPC, "http", s.cfg.Advertise.HTTP)
 
 	<-failed.Done()

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// stallTick is how often the meter means to run.
+	// stallTick is how often the meter means to run with the default times.
 	stallTick = 100 * time.Millisecond
 	// stallGrace is how late it may be without counting: a busy scheduler is.
 	stallGrace = 20 * time.Millisecond
@@ -23,19 +23,19 @@ type stallMeter struct {
 	nanos atomic.Int64
 }
 
-// run measures until ctx ends.
-func (m *stallMeter) run(ctx context.Context) {
-	timer := time.NewTimer(stallTick)
+// run measures until ctx ends, and means to run once in each tick.
+func (m *stallMeter) run(ctx context.Context, tick time.Duration) {
+	timer := time.NewTimer(tick)
 	defer timer.Stop()
 	for {
 		began := m.now()
-		timer.Reset(stallTick)
+		timer.Reset(tick)
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
-		if late := m.now() - began - int64(stallTick); late > int64(stallGrace) {
+		if late := m.now() - began - int64(tick); late > int64(stallGrace) {
 			m.nanos.Add(late)
 		}
 	}

@@ -15,7 +15,7 @@ func TestStallsCountAndOrdinaryLatenessDoesNot(t *testing.T) {
 		m := stallMeter{now: func() int64 { return int64(time.Since(start)) + stopped.Load() }}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); m.run(ctx) }()
+		go func() { defer close(done); m.run(ctx, stallTick) }()
 
 		for range 100 {
 			time.Sleep(stallTick + time.Millisecond)
