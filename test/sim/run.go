@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordd/coord/internal/check"
+)
+
+// Outcome is what a run has come to.
+type Outcome struct {
+	// Wrong says what was broken, at most 20 of it; nothing is what should be.
+	Wrong []string
+	// Violations are those of Wrong that the history shows.
+	Violations []check.Violation
+	// Simulated is the time that has passed in the cluster.
+	Simulated time.Duration
+	// Records is how long the history is.
+	Records int
+	// Happened counts the faults that were really done.
+	Happened map[Kind]int
+	// Kept is the directory with history, logs and seed; "" if nothing is wrong.
+	Kept string
+}
+
+// Run runs a cluster through a schedule of faults under load, heals everything,
+// and judges. It does not fail the test for what is wrong. It must not be called
+// in a bubble, and makes one of its own: a goroutine that is left at the end is a
+// panic.
+func Run(t *testing.T, cfg Config) (out Outcome) {
+	t.Helper()
+	cfg = cfg.withDefaults()
+	var w *world
+	synctest.Test(t, func(t *testing.T) {
+		w = newWorld(t, cfg)
+		w.run()
+		out.Simulated = time.Since(w.began)
+	})
+	w.assess(&out) // the search for an order needs a clock that goes on
+	if len(out.Wrong) > 0 {
+		t.Logf("seed %d: history and logs are in %s", cfg.Seed, out.Kept)
+	}
+	return out
+}
+
+// run is one run from the first server's start to the last one's end.
+func (w *world) run() {
+	defer w.end()
+	if !w.start() {
+		return
+	}
+	var riders sync.WaitGroup
+	for i := range w.cfg.Clients {
+		w.riders = append(w.riders, w.newRider(i))
+	}
+	for _, r := range w.riders {
+		riders.Go(r.run)
+	}
+	w.trouble()
+	w.settle()
+	for _, r := range w.riders {
+		r.stopping.Store(true)
+	}
+	w.awaitRiders(&riders)
+	w.judge()
+}
+
+// settle waits until the cluster has recovered and serves everybody.
+func (w *world) settle() {
+	if !w.until(300, "all is healed, and all servers have a vote and serve", w.whole) {
+		return
+	}
+	before := make([]int64, len(w.riders))
+	for i, r := range w.riders {
+		before[i] = r.answers.Load()
+	}
+	w.until(300, "each client has answers", func() error {
+		for i, r := range w.riders {
+			if r.answers.Load() == before[i] {
+				return fmt.Errorf("%s has none, it is at: %s", r.hostName(), r.did())
+			}
+		}
+		return nil
+	})
+}
+
+// awaitRiders waits for the end of all riders, within reason.
+func (w *world) awaitRiders(riders *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() { riders.Wait(); close(done) }()
+	t := time.NewTimer(w.cfg.paces(600))
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+		for _, r := range w.riders {
+			w.wrong("%s does not end, it is at: %s", r.hostName(), r.did())
+		}
+	}
+}
+
+// judge compares the servers, reads what is left, and looks at the history.
+func (w *world) judge() {
+	w.until(100, "all servers have come to the same state", w.agreed)
+	c, err := w.dial("judge", w.cfg.sessionTimeout())
+	if err != nil {
+		w.wrong("when all is over: %v", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.paces(300))
+	defer cancel()
+	cl := w.history.Client("judge", c)
+	if err := cl.Final(ctx, "/"); err != nil {
+		w.wrong("what is left cannot be read: %v", err)
+	}
+	_ = cl.Close()
+	w.history.Wait()
+	if w.until(100, "all servers have come to the same state", w.agreed) {
+		for _, h := range w.hosts {
+			digest, _, _ := h.process.server.Node().Machine().Digest()
+			w.history.Digest(h.name, fmt.Sprintf("%016x", digest))
+		}
+	}
+}
+
+// end stops all servers.
+func (w *world) end() {
+	var all sync.WaitGroup
+	for _, h := range w.hosts {
+		all.Go(func() {
+			if err := h.stop(); err != nil {
+				w.wrong("%s did not stop in order: %v", h.name, err)
+			}
+			if h.process != nil {
+				<-h.process.done
+			}
+		})
+	}
+	all.Wait()
+}
+
+// assess looks at the history, and keeps what is needed to look into a failure.
+func (w *world) assess(out *Outcome) {
+	out.Records, out.Happened = w.history.Len(), w.happened
+	out.Violations = check.Check(w.history, check.Options{Bound: w.cfg.paces(boundPaces)})
+	for _, v := range out.Violations {
+		w.wrong("%v", v)
+	}
+	if out.Wrong = w.failures; len(out.Wrong) > 0 {
+		out.Kept = w.keep()
+	}
+}
+
+// boundPaces is how much later than at its deadline the end of a session may take
+// effect: most of that is the time without a leader, for which several faults in
+// a row can be the reason.
+const boundPaces = 400
+
+// keep saves what a failed run leaves. It returns the directory.
+func (w *world) keep() string {
+	base := w.cfg.Keep
+	if base == "" {
+		base = os.TempDir()
+	}
+	dir := filepath.Join(base, fmt.Sprintf("coord-sim-%d", w.cfg.Seed))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err.Error()
+	}
+	about := fmt.Sprintf("seed %d\nservers %d\nclients %d\nlength %s\npace %s\n\n", w.cfg.Seed, w.cfg.Servers, w.cfg.Clients, w.cfg.Length, w.cfg.Pace)
+	for _, f := range w.failures {
+		about += f + "\n"
+	}
+	for name, content := range map[string][]byte{
+		"about.txt": []byte(about), "plan.txt": []byte(describe(w.cfg.Plan)), "log.txt": w.journal.bytes(),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			return err.Error()
+		}
+	}
+	if f, err := os.Create(filepath.Join(dir, "history.jsonl")); err == nil {
+		_ = w.history.Write(f)
+		_ = f.Close()
+	}
+	return dir
+}
+
+// Must runs a cluster and fails the test if anything is wrong.
+func Must(t *testing.T, cfg Config) Outcome {
+	t.Helper()
+	out := Run(t, cfg)
+	for _, text := range out.Wrong {
+		t.Errorf("seed %d: %s", cfg.Seed, text)
+	}
+	return out
+}

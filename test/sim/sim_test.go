@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"flag"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of the first run; 0: a new one")
+	runsFlag = flag.Int("runs", 0, "how many random runs; 0: as many as make up the simulated time")
+	soakFlag = flag.Duration("soak", 0, "for how long to make random runs")
+	keepFlag = flag.String("keep", "", "where failing runs leave history, logs and seed")
+)
+
+const (
+	// wanted is the simulated time of all random runs, and less with -short.
+	wanted      = 10_000 * time.Minute
+	wantedShort = 40 * time.Minute
+	// runPaces is how long one of them is.
+	runPaces = 600
+)
+
+func TestSameSeedGivesTheSameSchedule(t *testing.T) {
+	for seed := range uint64(20) {
+		c := Config{Seed: seed, Length: 2 * time.Hour}
+		if one, two := Plan(c), Plan(c); !slices.Equal(one, two) || len(one) < 50 {
+			t.Fatalf("seed %d: schedules of %d and %d steps, or different ones", seed, len(one), len(two))
+		}
+		if slices.Equal(Plan(c), Plan(Config{Seed: seed + 1, Length: 2 * time.Hour})) {
+			t.Fatalf("seeds %d and %d give the same schedule", seed, seed+1)
+		}
+	}
+}
+
+// variant is the configuration of a random run. Most have slow clocks, which cost
+// less for each minute; some have the times that servers have by default.
+func variant(seed uint64) Config {
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	c := Config{Seed: seed, Servers: 3, Clients: 3 + rnd.IntN(4), Pace: 10 * time.Second, Keep: *keepFlag}
+	if rnd.IntN(4) == 0 {
+		c.Servers = 5
+	}
+	if rnd.IntN(20) == 0 {
+		c.Pace = 200 * time.Millisecond
+	}
+	c.Length = c.paces(runPaces)
+	return c
+}
+
+// tally adds up what runs have come to.
+type tally struct {
+	mu        sync.Mutex
+	runs      int
+	simulated time.Duration
+	records   int
+	happened  map[Kind]int
+}
+
+func (y *tally) add(o Outcome) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.runs++
+	y.simulated += o.Simulated
+	y.records += o.Records
+	for k, n := range o.Happened {
+		y.happened[k] += n
+	}
+}
+
+// more says whether another run is wanted.
+func (y *tally) more(began time.Time) bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	switch {
+	case *soakFlag > 0:
+		return time.Since(began) < *soakFlag
+	case *runsFlag > 0:
+		return y.runs < *runsFlag
+	case testing.Short():
+		return y.simulated < wantedShort
+	}
+	return y.simulated < wanted
+}
+
+// TestRandomSchedules makes runs of one seed after the other, two at a time, until
+// the wanted time is simulated.
+func TestRandomSchedules(t *testing.T) {
+	first := *seedFlag
+	if first == 0 {
+		first = rand.Uint64() >> 24
+	}
+	t.Logf("first seed %d", first)
+	total := &tally{happened: map[Kind]int{}}
+	began := time.Now()
+	var next sync.Mutex
+	seed := first
+	t.Run("runs", func(t *testing.T) {
+		for range 2 {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				for total.more(began) && (*soakFlag > 0 || !t.Failed()) {
+					next.Lock()
+					mine := seed
+					seed++
+					next.Unlock()
+					total.add(Must(t, variant(mine)))
+				}
+			})
+		}
+	})
+	t.Logf("%d runs, %.0f simulated minutes, %d records, in %s", total.runs, total.simulated.Minutes(), total.records, time.Since(began).Round(time.Second))
+	for _, k := range slices.Sorted(maps.Keys(total.happened)) {
+		t.Logf("%6d %s", total.happened[k], k)
+	}
+	if total.simulated < wanted || *runsFlag > 0 {
+		return
+	}
+	for _, x := range chances {
+		if total.happened[x.kind] == 0 {
+			t.Errorf("in all runs there was no %s", x.kind)
+		}
+	}
+}
