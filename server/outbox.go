@@ -178,13 +178,14 @@ type parcel struct {
 	items    []item
 	progress bool
 	goodbye  *coordpb.Error
+	closed   bool // events may have been left out behind the items
 }
 
 // take empties the outbox. spare is an empty slice to queue in from now on.
 func (o *outbox) take(spare []item) parcel {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := parcel{items: o.items, progress: o.progress, goodbye: o.goodbye}
+	p := parcel{items: o.items, progress: o.progress, goodbye: o.goodbye, closed: o.closed}
 	o.items, o.bytes, o.progress = spare, 0, false
 	return p
 }

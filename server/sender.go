@@ -50,6 +50,9 @@ func (s *sender) run(stop <-chan struct{}) error {
 		s.now = s.c.s.clock.now()
 		stopped := s.c.isStopped() // before the look: whoever stops it has queued the last words by then
 		p := s.c.out.take(spare[:0])
+		if p.closed {
+			fired = 0 // events that came since are not among the items
+		}
 		if err := s.send(p.items, uint64(fired)); err != nil {
 			return err
 		}

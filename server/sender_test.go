@@ -40,3 +40,37 @@ func TestLastReplyAndGoodbyeAreSentHoweverTheStreamEnds(t *testing.T) {
 	}
 	wantCode(t, goodbye, coordpb.Code_CODE_SESSION_CLOSED)
 }
+
+// A stream takes no events any more once it is told to end. What is still sent on
+// it must not say that they were among it: the client would resume its watches
+// behind them, and never hear of them.
+func TestStreamThatEndsClaimsNoEventsThatItHasNotTaken(t *testing.T) {
+	r := start(t, oneServer(t))
+	for _, marked := range []bool{false, true} {
+		c := newConn(r.Server, guest{})
+		var claimed uint64
+		out := sender{c: c, out: sinkFunc(func(m *coordpb.SessionReply) error {
+			claimed = max(claimed, m.GetZxid())
+			return nil
+		})}
+		before := r.hub.firedZxid()
+		if before == 0 {
+			t.Fatal("nothing was applied yet: nothing is tested")
+		}
+		if marked {
+			c.out.mark()
+		} else {
+			c.out.event(1, before, &event{kind: coordpb.EventType_EVENT_CHANGED, path: "/a"})
+		}
+		c.end(session.ErrMoved)
+		r.hub.fired.Store(uint64(before) + 1) // and its event came too late for the stream
+		c.out.event(1, before+1, &event{kind: coordpb.EventType_EVENT_CHANGED, path: "/b"})
+		if err := out.run(c.stopped); err != nil {
+			t.Fatal(err)
+		}
+		if claimed > uint64(before) {
+			t.Errorf("marked %v: the client hears that it has everything up to %x, and was told nothing behind %x", marked, claimed, uint64(before))
+		}
+		r.hub.fired.Store(uint64(before))
+	}
+}
