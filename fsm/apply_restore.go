@@ -14,8 +14,9 @@ var errRestoreGone = fmt.Errorf("this restore is not under way any more: another
 	restoreIdle, znode.ErrBadArguments)
 
 // restorable says whether the state at a feature level may take in a snapshot of
-// a form. It must not depend on what this build can read: a build that is newer
-// than the level would take in what others refuse.
+// a form. It is asked before the outcome of the building is looked at, which says
+// of a form that a build does not know that it is damaged: a refusal, too, must
+// be the same on builds of different age.
 func restorable(version, level uint32) bool { return version <= snapshotVersionAt(level) }
 
 func checkRestoreBegin(b *RestoreBegin) error {
@@ -101,14 +102,16 @@ func (m *Machine) mayRestore(s *staging, b *RestoreCommit) (epoch uint32, err er
 	if b.IntoEmpty && !m.state.Tree.Empty() {
 		return 0, fmt.Errorf("the cluster has %d znodes and was to be empty: %w", m.state.Tree.Counts().Nodes, znode.ErrNotEmpty)
 	}
+	level := m.state.FeatureLevel
+	if v := formOf(s.chunks); !restorable(v, level) {
+		return 0, fmt.Errorf("the backup has format %d, which the cluster does not take at feature level %d: %w", v, level, ErrUnimplemented)
+	}
 	<-s.build.done // nearly always closed already, see awaitBuild
 	if err := s.build.err; err != nil {
 		return 0, fmt.Errorf("%w: %w", err, znode.ErrBadArguments)
 	}
-	if level := m.state.FeatureLevel; s.build.level > level {
+	if s.build.level > level {
 		return 0, fmt.Errorf("the backup was made at feature level %d, the cluster is at %d: %w", s.build.level, level, ErrUnimplemented)
-	} else if !restorable(s.build.version, level) {
-		return 0, fmt.Errorf("the backup has format %d, which the cluster does not take at feature level %d: %w", s.build.version, level, ErrUnimplemented)
 	}
 	epoch = max(m.state.Zxid.Epoch()+1, s.build.last.Epoch()+1, b.MinEpoch)
 	if epoch > MaxRestoreEpoch {

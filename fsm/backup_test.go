@@ -288,6 +288,16 @@ func TestRestoreWithOneIDIsDoneOnce(t *testing.T) {
 	}
 }
 
+// Whether a build that is newer than the cluster could read it must not matter.
+func TestBackupOfAFormThatTheLevelDoesNotKnowIsRefusedAlike(t *testing.T) {
+	for _, version := range []byte{2, 200} {
+		r, data, _, _ := backedUp(t)
+		data[len(snapshotMagic)] = version
+		r.bring("x", data)
+		r.refused(r.onServer(commitOf("x")), ErrUnimplemented)
+	}
+}
+
 // A server may take its state as a snapshot at any moment of a restore, and must
 // come to the same.
 func TestSnapshotInTheMiddleOfARestoreGoesOn(t *testing.T) {

@@ -133,11 +133,10 @@ type building struct {
 	cancelled atomic.Bool
 	done      chan struct{} // closed at the end; the rest may be read then
 
-	tree    *znode.Tree // without ephemerals
-	last    zxid.ID     // no transaction in the tree is later
-	version uint32      // form of the snapshot
-	level   uint32      // feature level it was made at
-	err     error
+	tree  *znode.Tree // without ephemerals
+	last  zxid.ID     // no transaction in the tree is later
+	level uint32      // feature level it was made at
+	err   error
 }
 
 func startBuilding(s *staging) *building {
@@ -169,7 +168,7 @@ func (b *building) make(chunks [][]byte, sum [sha256.Size]byte) error {
 	case v.restoring != nil || v.Sessions.Len() > 0:
 		return fmt.Errorf("%w: it is one of a server and not a backup", ErrBadSnapshot)
 	}
-	b.version, b.level, b.tree, b.last = formOf(chunks), v.FeatureLevel, v.Tree, v.Zxid
+	b.level, b.tree, b.last = v.FeatureLevel, v.Tree, v.Zxid
 	if v.Zxid.Epoch() >= MaxRestoreEpoch {
 		return nil // refused at the commit
 	}
@@ -197,7 +196,8 @@ func sumOf(chunks [][]byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// formOf is the version in the preamble of a snapshot that was read.
+// formOf is the version in the preamble of a snapshot; what it is of bytes that
+// are none has no meaning.
 func formOf(chunks [][]byte) uint32 {
 	var p [len(snapshotMagic) + 4]byte
 	_, _ = io.ReadFull(&chunkSource{chunks: chunks}, p[:])

@@ -52,25 +52,25 @@ func (a adminService) Backup(_ *coordpb.BackupRequest, stream grpc.ServerStreami
 		return status.Errorf(codes.ResourceExhausted, "%d backups are being made at this server, try again or ask another one", n-1)
 	}
 	defer s.backups.Add(-1)
-	return s.serveBackup(stream)
+	return s.serveBackup(stream, backupPatience)
 }
 
 // serveBackup encodes and sends on a goroutine of its own, which ends when the
 // handler returns: then gRPC ends the stream, whatever it waits for.
-func (s *Server) serveBackup(stream grpc.ServerStreamingServer[coordpb.BackupReply]) error {
+func (s *Server) serveBackup(stream grpc.ServerStreamingServer[coordpb.BackupReply], patience time.Duration) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	out := &backupStream{ctx: ctx, send: stream.Send, sum: sha256.New(), sent: make(chan struct{}, 1)}
 	done := make(chan error, 1)
 	s.workers.Go(func() { done <- s.guarded("backup", func() error { return s.writeBackup(out) }) })
-	stalled := time.NewTimer(backupPatience)
+	stalled := time.NewTimer(patience)
 	defer stalled.Stop()
 	for {
 		select {
 		case err := <-done:
 			return statusOf(err)
 		case <-out.sent:
-			stalled.Reset(backupPatience)
+			stalled.Reset(patience)
 		case <-stalled.C:
 			cancel(errBackupStalled)
 			s.log.Warn("a backup was given up", "event", "backup_stalled", "err", errBackupStalled)

@@ -241,3 +241,76 @@ func checkRestored(t *testing.T, all []*lockWorker, began, ended time.Time, z zx
 		}
 	}
 }
+
+// A restore whose server dies is carried on at another one, under the same id; the
+// leader dying is a delay. Whatever happens it is done once, on all servers.
+func TestRestoreOutlivesItsServerAndTheLeader(t *testing.T) {
+	skipIfShort(t)
+	c := startProcesses(t, 3, "")
+	o := &operator{c, readOps(t)}
+	file := filepath.Join(t.TempDir(), "large.cbk")
+	admin := dial(t, c.endpoints())
+	data := make([]byte, 500_000)
+	for i := range 40 {
+		if _, err := admin.Create(t.Context(), fmt.Sprintf("/large-%d", i), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.must("-e", c.target(), "--timeout", "30s", "backup", "save", file)
+	for _, victim := range []string{"its server", "the leader"} {
+		leader, server := c.leader(), c.follower()
+		kill := map[string]*process{"its server": server, "the leader": leader}[victim]
+		if _, err := dial(t, c.endpoints()).Create(t.Context(), "/later", nil); err != nil {
+			t.Fatal(err)
+		}
+		endpoints := server.grpc()
+		for _, p := range c.nodes {
+			if p != server {
+				endpoints += "," + p.grpc()
+			}
+		}
+		applied := appliedAt(leader)
+		done := make(chan error, 1)
+		go func() {
+			cmd := exec.Command(program(t, "coordctl"), "-e", endpoints, "--timeout", "30s", "backup", "restore", file, "--yes")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+			done <- err
+		}()
+		poll(t, time.Minute, "the restore is under way", func() error {
+			if appliedAt(leader) < applied+10 {
+				return errors.New("not begun")
+			}
+			return nil
+		})
+		kill.kill()
+		kill.start()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s dies: %v", victim, err)
+			}
+		case <-time.After(2 * time.Minute):
+			t.Fatalf("%s dies: the restore does not end", victim)
+		}
+		c.waitReady(time.Minute)
+		if ok, err := exists(t, c, "/later"); err != nil || ok {
+			t.Errorf("%s dies: a znode of after the backup: %v, %v", victim, ok, err)
+		}
+		if ok, err := exists(t, c, "/large-39"); err != nil || !ok {
+			t.Errorf("%s dies: a znode of the backup: %v, %v", victim, ok, err)
+		}
+		c.sameDigests()
+	}
+}
+
+// appliedAt is how far a server is in the log, 0 if it does not answer.
+func appliedAt(p *process) uint64 {
+	st, err := p.status()
+	if err != nil {
+		return 0
+	}
+	return st.GetAppliedIndex()
+}
