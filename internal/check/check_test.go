@@ -268,8 +268,10 @@ func TestEachViolationIsFound(t *testing.T) {
 		{"refused write done", RuleOnce, "said not to be done", []Record{one, with(Failed, "failed", set(bob, 6, 9, "/a", "two", 1, 11)), read(alice, 20, 22, "/a", "two", 1, 11, 12)}},
 		{"data from nowhere", RuleOnce, "nobody has written", []Record{one, read(alice, 20, 22, "/a", "three", 0, 10, 12)}},
 		{"too many versions", RuleOnce, "has the version 3", []Record{one, two, read(alice, 20, 22, "/a", "two", 3, 11, 12)}},
-		{"no order", RuleLinearizable, "no order", []Record{one, two, with(Refused, NodeExists, create(bob, 10, 11, "/b", "b", 0)),
-			create(bob, 20, 21, "/b", "b2", 12), create(bob, 30, 31, "/b", "b3", 13)}},
+		{"no order", RuleLinearizable, "no order", []Record{
+			one, two, with(Refused, NodeExists, create(bob, 10, 11, "/b", "b", 0)),
+			create(bob, 20, 21, "/b", "b2", 12), create(bob, 30, 31, "/b", "b3", 13),
+		}},
 		{"stale list of children", RuleLinearizable, "no order", []Record{one, func() Record {
 			r := done(Children, bob, 20, 21, "/")
 			r.Mode, r.Found = Linearizable, true

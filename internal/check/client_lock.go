@@ -44,9 +44,9 @@ func (h *Held) follow() {
 	select {
 	case <-h.over:
 		return
-	case <-h.Handle.Context().Done():
+	case <-h.Context().Done():
 	}
-	cause := context.Cause(h.Handle.Context())
+	cause := context.Cause(h.Context())
 	if errors.Is(cause, lock.ErrReleased) {
 		return // Release records it
 	}

@@ -45,6 +45,7 @@ func (c *Client) sessionEnd(s *client.Session, reason client.Reason) Record {
 		r.Reason = ByClient
 	case client.Silent, client.AuthLost:
 		r.Reason = BySilent
+	default:
 	}
 	return r
 }

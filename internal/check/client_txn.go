@@ -69,6 +69,7 @@ func (r *Record) tell(results []client.OpResult) {
 			op.Made, op.Zxid = res.Path, res.Stat.Czxid
 		case Set:
 			op.Zxid = res.Stat.Mzxid
+		default: // the answer does not tell
 		}
 		r.Zxid = max(r.Zxid, op.Zxid)
 	}

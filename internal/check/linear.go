@@ -91,6 +91,7 @@ func (s *register) apply(r *Record) {
 		s.version++
 	case Delete:
 		*s = register{}
+	default: // a check of the version changes nothing
 	}
 	s.last = last
 }
@@ -257,6 +258,7 @@ func (v *view) addReads(r *Record, made map[string]bool, add func(string, *Recor
 				add(path, &one, int64(r.Begin), int64(r.End))
 			}
 		}
+	default:
 	}
 }
 

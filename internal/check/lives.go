@@ -27,9 +27,7 @@ func lives(all []Record, o Options) map[sessionKey]*life {
 	out := map[sessionKey]*life{}
 	for i := range all {
 		r := &all[i]
-		switch r.Kind {
-		case Opened, Ended, Silent, Killed:
-		default:
+		if r.Kind != Opened && r.Kind != Ended && r.Kind != Silent && r.Kind != Killed {
 			continue
 		}
 		l := out[r.Session]
@@ -44,7 +42,7 @@ func lives(all []Record, o Options) map[sessionKey]*life {
 			l.ended = r
 		case Silent:
 			l.silent = r
-		case Killed:
+		default:
 			l.killed = r
 		}
 	}

@@ -34,7 +34,6 @@ func newHandle(p *spot) *Handle {
 	if p.role == roleLock { // known from the beginning
 		h.token = fence.Token(p.entry.Stat.Czxid)
 	}
-	planted.Run(planted.TokenFromSequence, h)
 	h.hold = hold.New(withHandle(context.Background(), h), h.session, p.opts.margin, h.lostBy, h.freeLater)
 	h.watch()
 	return h
@@ -45,6 +44,7 @@ func (h *Handle) granted(by settle.Node, token fence.Token) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held, h.token, h.holds = by, token, true
+	planted.Run(planted.TokenFromSequence, h)
 }
 
 // FencingToken is larger than that of every earlier holder of the lock; of which
