@@ -105,12 +105,12 @@ func (n *Node) changeHere(ctx context.Context, q *peerpb.ChangeMemberRequest) *p
 	if r == nil {
 		return &peerpb.ChangeMemberReply{NotLeader: true}
 	}
-	change := n.promotion
+	consider := n.promotion
 	if q.GetRemove() {
-		change = n.removal
+		consider = n.removal
 	}
 	rep := &peerpb.ChangeMemberReply{}
-	err := n.changeMembership(ctx, func(servers []raft.Server) (raft.Future, error) {
+	err := n.changeMembership(ctx, func(servers []raft.Server) (*change, error) {
 		s, err := findMember(servers, q.GetName())
 		if err != nil {
 			return nil, err
@@ -119,9 +119,9 @@ func (n *Node) changeHere(ctx context.Context, q *peerpb.ChangeMemberRequest) *p
 		if !n.settledIn(r) {
 			return nil, fmt.Errorf("%w: this leader is new and does not know yet who is alive", errNotNow)
 		}
-		f, effect, err := change(servers, s, q.GetDryRun())
+		c, effect, err := consider(servers, s, q.GetDryRun())
 		rep.Effect = effect
-		return f, err
+		return c, err
 	})
 	if errors.Is(err, errLeaves) {
 		return n.handOverFirst(ctx, rep)
@@ -178,40 +178,3 @@ func findMember(servers []raft.Server, name string) (raft.Server, error) {
 	}
 }
 
-// changeMembership makes one change of the membership at the leader. start is
-// given the membership of the moment, which is committed and does not change until
-// the change that it begins has ended: two that are safe alone may not be safe
-// together, and Raft would queue both. A nil future is no change. If the outcome
-// is not known the error is errNotNow. While the states of the servers differ
-// nothing is changed (ErrDigestAlarm).
-func (n *Node) changeMembership(ctx context.Context, start func([]raft.Server) (raft.Future, error)) error {
-	if err := n.changesRefused(); err != nil {
-		return err
-	}
-	select {
-	case n.changing <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("%w: another change is under way: %w", errNotNow, ctx.Err())
-	}
-	free := func() { <-n.changing }
-	f, err := start(n.members())
-	if f == nil || err != nil {
-		free()
-		return err
-	}
-	done := make(chan error, 1)
-	go func() { // ends with the change, or with Raft
-		defer free()
-		done <- f.Error()
-	}()
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNotNow, err)
-	}
-	n.changed.flash()
-	return nil
-}

@@ -94,13 +94,15 @@ func (n *Node) sendToLeader() *peerpb.JoinReply {
 // the same server, and only the operator knows which one is meant.
 func (n *Node) admitMember(ctx context.Context, r *reign, id serverID, q *peerpb.JoinRequest) error {
 	known := false
-	err := n.changeMembership(ctx, func(servers []raft.Server) (raft.Future, error) {
+	err := n.changeMembership(ctx, func(servers []raft.Server) (*change, error) {
 		known = contains(servers, id)
 		if err := n.mayJoin(r, servers, id); known || err != nil {
 			return nil, err
 		}
 		n.learnAddress(id, q.GetAddress())
-		return n.raft.Load().AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, memberChangeTimeout), nil
+		return &change{begin: func(r *raft.Raft) raft.Future {
+			return r.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, memberChangeTimeout)
+		}}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("take %s in: %w", id, err)

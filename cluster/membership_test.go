@@ -260,6 +260,56 @@ func (w *world) idOf(at, name string) serverID {
 	return ""
 }
 
+// A server that has just died still counts as alive, by its last report. A removal
+// that needs it would hold from the moment it is in the leader's log, could never
+// be committed, and the cluster would stand.
+func TestRemovalRightAfterADeathIsWeighedWithTheDead(t *testing.T) {
+	for _, promote := range []bool{false, true} {
+		inFakeTime(t, 3, func(c *Config) {
+			if promote {
+				listing(1)(c)
+				c.StableBeforeVote = time.Hour
+			}
+		}, func(w *world) {
+			w.start("n1")
+			if promote {
+				w.awaitLeader()
+				w.start("n2")
+				w.eventually(10*time.Second, "n2 has joined", func() bool { return w.memberAt("n1", "n2").InContact })
+				time.Sleep(2 * time.Second)
+			} else {
+				w.start("n2", "n3")
+				w.awaitFormed()
+				time.Sleep(2 * time.Second)
+				_, _ = w.node("n1").Transfer(w.t.Context(), "n1")
+			}
+			w.awaitLeader()
+			victim := map[bool]string{true: "n2", false: "n3"}[promote]
+			for _, p := range w.peers { // it dies without a goodbye, and this is noticed later
+				w.net.cut(w.hosts[victim].peer.Address, p.Address)
+			}
+			time.Sleep(100 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+			defer cancel()
+			var err error
+			if promote {
+				_, err = w.node("n1").PromoteMember(ctx, "n2")
+			} else {
+				_, err = w.remove("n1", "n2")
+			}
+			if !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), "1 answer now, and 2 are needed") {
+				t.Errorf("promote %v: %v", promote, err)
+			}
+			if _, err := w.create("n1", "/a"); err != nil {
+				t.Errorf("promote %v: the cluster stands: %v", promote, err)
+			}
+			for _, p := range w.peers {
+				w.net.heal(w.hosts[victim].peer.Address, p.Address)
+			}
+		})
+	}
+}
+
 func TestLeaderThatIsRemovedHandsOverFirst(t *testing.T) {
 	inFakeTime(t, 3, nil, func(w *world) {
 		w.start()

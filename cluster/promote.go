@@ -54,7 +54,7 @@ func (k *keeper) look(ctx context.Context) {
 type step struct {
 	event, text string
 	server      raft.Server
-	change      func() raft.Future
+	change      *change
 	// handOver: the change is for another leader to make.
 	handOver bool
 }
@@ -62,11 +62,11 @@ type step struct {
 // carryOut makes the step that find wants once nothing else is being changed.
 func (k *keeper) carryOut(ctx context.Context, find func([]raft.Server) *step) {
 	var s *step
-	err := k.node.changeMembership(ctx, func(servers []raft.Server) (raft.Future, error) {
+	err := k.node.changeMembership(ctx, func(servers []raft.Server) (*change, error) {
 		if s = find(servers); s == nil || s.handOver {
 			return nil, nil
 		}
-		return s.change(), nil
+		return s.change, nil
 	})
 	if s == nil {
 		return // it is not wanted any more
@@ -85,9 +85,7 @@ func (k *keeper) remove(servers []raft.Server, s raft.Server, text string) *step
 	if _, err := k.node.weighRemoval(servers, s); err != nil {
 		return nil
 	}
-	return &step{event: "member_removed", text: text, server: s, change: func() raft.Future {
-		return k.node.raft.Load().RemoveServer(s.ID, 0, memberChangeTimeout)
-	}}
+	return &step{event: "member_removed", text: text, server: s, change: removeChange(servers, s)}
 }
 
 // replaced looks for a server of which a newer incarnation has joined, and which
@@ -154,7 +152,7 @@ func (k *keeper) unwilling(servers []raft.Server) *step {
 		}
 		return &step{
 			event: "member_demoted", text: "a server gives its vote back", server: s, handOver: id == k.node.id,
-			change: func() raft.Future { return k.node.raft.Load().DemoteVoter(s.ID, 0, memberChangeTimeout) },
+			change: demoteChange(servers, s),
 		}
 	}
 	return nil
@@ -186,9 +184,7 @@ func (k *keeper) ready(servers []raft.Server) *step {
 		return nil
 	}
 	s := ready[0]
-	return &step{event: "member_promoted", text: "a server gets a vote", server: s, change: func() raft.Future {
-		return k.node.raft.Load().AddVoter(s.ID, s.Address, 0, memberChangeTimeout)
-	}}
+	return &step{event: "member_promoted", text: "a server gets a vote", server: s, change: promoteChange(servers, s)}
 }
 
 // replacing says whether another incarnation of the server is a member, too.

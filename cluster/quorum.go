@@ -81,7 +81,7 @@ func (n *Node) weighRemoval(servers []raft.Server, s raft.Server) (effect string
 }
 
 // removal is the removal of s from servers, at the leader.
-func (n *Node) removal(servers []raft.Server, s raft.Server, dryRun bool) (raft.Future, string, error) {
+func (n *Node) removal(servers []raft.Server, s raft.Server, dryRun bool) (*change, string, error) {
 	effect, err := n.weighRemoval(servers, s)
 	if err != nil || dryRun {
 		return nil, effect, err
@@ -89,11 +89,11 @@ func (n *Node) removal(servers []raft.Server, s raft.Server, dryRun bool) (raft.
 	if serverID(s.ID) == n.id {
 		return nil, effect, errLeaves
 	}
-	return n.raft.Load().RemoveServer(s.ID, 0, memberChangeTimeout), effect, nil
+	return removeChange(servers, s), effect, nil
 }
 
 // promotion gives s a vote, at the leader.
-func (n *Node) promotion(servers []raft.Server, s raft.Server, dryRun bool) (raft.Future, string, error) {
+func (n *Node) promotion(servers []raft.Server, s raft.Server, dryRun bool) (*change, string, error) {
 	id := serverID(s.ID)
 	have := n.count(servers)
 	grown := tally{have.voters + 1, have.alive + 1}
@@ -112,7 +112,7 @@ func (n *Node) promotion(servers []raft.Server, s raft.Server, dryRun bool) (raf
 	case dryRun:
 		return nil, grown.String(), nil
 	}
-	return n.raft.Load().AddVoter(s.ID, s.Address, 0, memberChangeTimeout), grown.String(), nil
+	return promoteChange(servers, s), grown.String(), nil
 }
 
 // isObserver says that a server wants no vote. What it says of itself counts; of

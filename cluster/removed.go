@@ -87,7 +87,7 @@ func (n *Node) hasLeft(ctx context.Context, r *reign, id serverID) (bool, error)
 	left := false
 	// Between changes the membership of a leader is committed, as is all else that
 	// is before the NewEpoch of r.
-	err := n.changeMembership(ctx, func(servers []raft.Server) (raft.Future, error) {
+	err := n.changeMembership(ctx, func(servers []raft.Server) (*change, error) {
 		left = !contains(servers, id)
 		return nil, nil
 	})
