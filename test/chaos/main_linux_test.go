@@ -17,6 +17,7 @@ var (
 	seedFlag = flag.Uint64("seed", 0, "of chance; 0: another one each time")
 	kills    = flag.Int("kills", 50, "how many servers TestKills kills")
 	points   = flag.Int("points", 24, "at how many system calls TestKillAtSystemCalls kills a server")
+	store    = flag.String("store", "", "where servers keep the log: wal or boltdb; empty: chance says")
 	keep     = flag.Bool("keep", false, "keep what a run leaves, also if it passes")
 	length   = flag.Duration("length", 50*time.Second, "how long TestFaultsOfAllKinds disturbs the cluster")
 )

@@ -48,6 +48,7 @@ func (p *node) command(wrap ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(),
 		"COORDD_NODE_NAME="+p.name, "COORDD_NODE_DATA_DIR="+p.dataDir,
 		"COORDD_LISTEN_GRPC="+p.grpc, "COORDD_LISTEN_HTTP="+p.http,
+		"COORDD_RAFT_LOG_STORE="+p.r.logStore,
 	)
 	return cmd
 }

@@ -25,7 +25,8 @@ type rig struct {
 	seed  uint64
 	rnd   *rand.Rand // of the schedule; used by one goroutine
 
-	badDisks bool // see rigOptions
+	badDisks bool   // see rigOptions
+	logStore string // of the servers
 
 	net    *tunnet.Network // nil: loopback
 	oracle *tunnet.Host    // from where the test itself looks at servers; never disturbed
@@ -53,12 +54,18 @@ func newRig(t *testing.T, seed uint64, o rigOptions) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, dir: dir, conf: filepath.Join(dir, "coordd.yaml"), seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), badDisks: o.badDisks}
+	r := &rig{t: t, dir: dir, conf: filepath.Join(dir, "coordd.yaml"), seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), badDisks: o.badDisks, logStore: "wal"}
 	if r.story, err = os.Create(filepath.Join(dir, timelineFile)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.end)
-	r.tell("%s, seed %d", t.Name(), seed)
+	if *store != "" {
+		r.logStore = *store
+	} else if r.rnd.IntN(4) == 0 {
+		r.logStore = "boltdb"
+	}
+	t.Logf("the log is kept in %s", r.logStore)
+	r.tell("%s, seed %d, log in %s", t.Name(), seed, r.logStore)
 	if o.network {
 		r.connect()
 	}
