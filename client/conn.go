@@ -249,7 +249,7 @@ func (s *Session) reply(cn *conn, r *coordpb.Reply, over *ended) (bad *coordpb.E
 	if c == nil || c.over {
 		return bad
 	}
-	if passing(code) {
+	if passing(code) && !lasting(c.kind, code) {
 		s.hold(c, r.Error)
 		return nil
 	}

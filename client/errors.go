@@ -53,8 +53,9 @@ var (
 	// ErrOverloaded is returned when the cluster has too much to do. Nothing
 	// was done; Error.RetryAfter says when to come again.
 	ErrOverloaded = errors.New("overloaded")
-	// ErrDiskFull is returned when a majority of the servers have no room to
-	// write. Nothing was done.
+	// ErrDiskFull is returned for a write while no majority of the servers has room
+	// on its disks. Nothing was done. Reads, deletes, and so the release of locks,
+	// go on; opening a session waits until there is room.
 	ErrDiskFull = errors.New("the servers' disks are full")
 	// ErrAuthFailed is returned when a server does not accept a credential.
 	ErrAuthFailed = errors.New("not authenticated")

@@ -74,6 +74,13 @@ func passing(c coordpb.Code) bool {
 	}
 }
 
+// lasting says that a refusal which is passing for others is the answer to a
+// write: full disks are not over in a moment, and its caller must know. The server
+// has used its number up for that.
+func lasting(k callKind, c coordpb.Code) bool {
+	return k == callWrite && c == coordpb.Code_CODE_DISK_FULL
+}
+
 // gone says that the session is over for good.
 func gone(c coordpb.Code) bool {
 	return c == coordpb.Code_CODE_SESSION_EXPIRED || c == coordpb.Code_CODE_SESSION_CLOSED ||

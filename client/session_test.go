@@ -108,6 +108,43 @@ func TestSlowClusterIsNotAskedToMoveSessions(t *testing.T) {
 	})
 }
 
+// TestFullDisksAreTheAnswerToAWrite: they are not over in a moment. What was sent
+// behind the write goes on, deletes too.
+func TestFullDisksAreTheAnswerToAWrite(t *testing.T) {
+	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cl := connect(t, c)
+		must[Created](t)(cl.Create(ctx, "/a", nil))
+		must[Created](t)(cl.Create(ctx, "/b", nil))
+		c.FullDisks(true)
+		deleted := make(chan error, 1)
+		refused := make(chan error, 1)
+		if err := cl.WriteAsync(func(_ []OpResult, err error) { refused <- err }, OpSet("/a", nil, AnyVersion)); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.WriteAsync(func(_ []OpResult, err error) { deleted <- err }, OpDelete("/b", AnyVersion)); err != nil {
+			t.Fatal(err)
+		}
+		err := <-refused
+		var e *Error
+		if !errors.Is(err, ErrDiskFull) || errors.Is(err, ErrUnknownOutcome) || !errors.As(err, &e) || e.Outcome != NotDone {
+			t.Errorf("the write: %v", err)
+		}
+		if err := <-deleted; err != nil {
+			t.Errorf("the delete behind it: %v", err)
+		}
+		if _, err := cl.Set(WithRequestID(ctx, "id"), "/a", nil, AnyVersion); !errors.Is(err, ErrDiskFull) {
+			t.Errorf("a write outside of the session: %v", err)
+		}
+		if _, err := cl.Get(ctx, "/a"); err != nil {
+			t.Errorf("a read: %v", err)
+		}
+		c.FullDisks(false)
+		must[Stat](t)(cl.Set(ctx, "/a", nil, AnyVersion))
+	})
+}
+
 // TestRefusedForNowIsAskedAgain: an overloaded cluster refuses what was sent; the
 // caller sees a delay, and the writes keep their order.
 func TestRefusedForNowIsAskedAgain(t *testing.T) {
@@ -115,7 +152,7 @@ func TestRefusedForNowIsAskedAgain(t *testing.T) {
 		ctx := t.Context()
 		cl := connect(t, c)
 		must[Created](t)(cl.Create(ctx, "/a", nil))
-		for _, code := range []coordpb.Code{coordpb.Code_CODE_OVERLOADED, coordpb.Code_CODE_DISK_FULL} {
+		for _, code := range []coordpb.Code{coordpb.Code_CODE_OVERLOADED, coordpb.Code_CODE_NOT_LEADER} {
 			base := must[Node](t)(cl.Get(ctx, "/a")).Stat.Version
 			c.Server("n1").NotNow(code)
 			done := make(chan string, 20)

@@ -40,7 +40,7 @@ func (c *Client) unaryWrite(ctx context.Context, op, path string, w *coordpb.Wri
 	t := newTries(c.core, c.session)
 	for {
 		reply, sent, err := t.write(ctx, req)
-		if err == nil && !passing(reply.GetError().GetCode()) {
+		if code := reply.GetError().GetCode(); err == nil && (!passing(code) || lasting(callWrite, code)) {
 			c.core.saw(reply.Zxid)
 			out := &coordpb.Reply{Zxid: reply.Zxid, Error: reply.Error, Results: reply.Results}
 			if failed(reply.Error) {

@@ -55,6 +55,9 @@ type batcher struct {
 	applied func(index uint64)
 	took    func(time.Duration) // may be nil
 	failed  func(commands int)  // may be nil; hears of an entry whose outcome is unknown
+	// may says whether anything may be proposed at the moment: not while the disks
+	// have no room at all. nil: it always may.
+	may func() bool
 
 	wake nudge // the queue is not empty
 	room nudge // the queue has room again
@@ -226,6 +229,7 @@ func (b *batcher) fly(ctx context.Context, flying chan<- inFlight, slots chan st
 			}
 			batch = b.take()
 		}
+		b.awaitRoom(ctx)
 		if ctx.Err() != nil {
 			settleAll(batch, errReignOver)
 			return
@@ -233,6 +237,15 @@ func (b *batcher) fly(ctx context.Context, flying chan<- inFlight, slots chan st
 		b.aloft.Add(1)
 		entry := b.seal(batch)
 		flying <- inFlight{b.raft.Apply(entry, 0), batch, time.Now()}
+	}
+}
+
+// roomTick is how often it is looked at whether the disks have room again.
+const roomTick = 50 * time.Millisecond
+
+func (b *batcher) awaitRoom(ctx context.Context) {
+	for b.may != nil && !b.may() && ctx.Err() == nil {
+		pause(ctx, nil, roomTick)
 	}
 }
 

@@ -77,8 +77,9 @@ type Config struct {
 	// MinEpoch is the least first epoch of a new cluster, for one that replaces
 	// a cluster whose tokens must not come again; 0.
 	MinEpoch uint32
-	// DiskReserve is the room on the disk below which no writes are taken; 64 MiB.
-	// It is kept in a preallocated file. Negative: no reserve, and no watch.
+	// DiskReserve is kept in a preallocated file, and as much again must be free
+	// beside it for writes to be taken; 64 MiB, at least 8 MiB. Negative: no
+	// reserve, and writes are taken until one fails, which ends the server.
 	DiskReserve int64
 
 	// TLS secures the peer port. The zero value is plain text.
@@ -318,6 +319,9 @@ func (c Config) validateSizes() error {
 	}
 	if c.LogStore != string(logStoreWAL) && c.LogStore != string(logStoreBoltDB) {
 		return fmt.Errorf("raft log store %q (want wal or boltdb)", c.LogStore)
+	}
+	if c.DiskReserve > 0 && c.DiskReserve < minDiskReserve {
+		return fmt.Errorf("raft disk reserve %d is too small (want at least %d MiB, or none)", c.DiskReserve, minDiskReserve>>20)
 	}
 	if c.SnapshotLogSize < 1<<20 {
 		return fmt.Errorf("raft snapshot log size %d is too small (want at least 1 MiB)", c.SnapshotLogSize)

@@ -2,12 +2,8 @@ package cluster
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -42,6 +38,8 @@ func TestConfigNamesTheFieldThatIsWrong(t *testing.T) {
 		{func(c *Config) { c.SessionMin = time.Millisecond }, "session timeout"},
 		{func(c *Config) { c.LogStore = "sqlite" }, "log store"},
 		{func(c *Config) { c.SnapshotLogSize = 5 }, "snapshot log size"},
+		{func(c *Config) { c.DiskReserve = 1 << 20 }, "disk reserve"},
+		{func(c *Config) { c.DiskReserve = -1 }, ""},
 		{func(c *Config) { c.TLS.Server = &tls.Config{} }, "TLS"},
 	} {
 		cfg := validConfig()
@@ -88,102 +86,5 @@ func TestReportsAreTwentyInTheSmallestTimeout(t *testing.T) {
 		if got := (Config{SessionMin: c.timeout}).reportInterval(); got != c.want {
 			t.Errorf("for %v every %v, want %v", c.timeout, got, c.want)
 		}
-	}
-}
-
-func TestDiskReserveIsHeldAndGivenUpWhenTheDiskIsFull(t *testing.T) {
-	dir := t.TempDir()
-	d := newDiskRoom(dir, 1<<20)
-	free := int64(1 << 30)
-	d.free = func(string) (int64, error) { return free, nil }
-	reserve := func() int64 {
-		st, err := os.Stat(filepath.Join(dir, reserveFile))
-		if errors.Is(err, os.ErrNotExist) {
-			return 0
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return st.Size()
-	}
-	for _, step := range []struct {
-		free    int64
-		low     bool
-		reserve int64
-	}{
-		{1 << 30, false, 1 << 20},
-		{1<<20 + 1, false, 1 << 20},
-		{1<<20 - 1, true, 0},
-		{2<<20 + 1, true, 0}, // the room the reserve had, and a little: not yet
-		{1 << 30, false, 1 << 20},
-	} {
-		free = step.free
-		if err := d.look(); err != nil {
-			t.Fatal(err)
-		}
-		if d.isLow() != step.low || reserve() != step.reserve {
-			t.Errorf("with %d free: low %v, reserve %d; want %v, %d", step.free, d.isLow(), reserve(), step.low, step.reserve)
-		}
-	}
-}
-
-func TestWritesAreRefusedOnlyWhenAQuorumIsShortOfRoom(t *testing.T) {
-	var short [4]atomic.Bool
-	tune := func(c *Config) {
-		i := c.Name[1] - '0'
-		c.DiskReserve = 1 << 20
-		c.Faults.FreeBytes = func(string) (int64, error) {
-			if short[i].Load() {
-				return 0, nil
-			}
-			return 1 << 30, nil
-		}
-	}
-	inFakeTime(t, 3, tune, func(w *world) {
-		w.start()
-		w.awaitFormed()
-		short[1].Store(true)
-		time.Sleep(2 * time.Second)
-		if err := w.node("n2").Overloaded(); err != nil {
-			t.Errorf("one server is short of room: %v", err)
-		}
-		if w.node("n1").Status().Ready {
-			t.Error("the server that is short of room says it is ready")
-		}
-		short[3].Store(true)
-		w.eventually(4*time.Second, "all refuse", func() bool {
-			return errors.Is(w.node("n1").Overloaded(), ErrDiskFull) && errors.Is(w.node("n2").Overloaded(), ErrDiskFull)
-		})
-		if _, err := w.create("n2", "/still"); err != nil {
-			t.Errorf("what is submitted all the same, such as a release: %v", err)
-		}
-		short[1].Store(false)
-		w.eventually(4*time.Second, "all take writes again", func() bool {
-			return w.node("n1").Overloaded() == nil && w.node("n3").Overloaded() == nil
-		})
-	})
-}
-
-func TestDataDirectoryIsMeasuredWithoutTheReserve(t *testing.T) {
-	dir := t.TempDir()
-	d := newDiskRoom(dir, 1<<20)
-	if err := d.look(); err != nil { // makes the reserve
-		t.Fatal(err)
-	}
-	if err := d.measure(); err != nil || d.used.Load() != 0 {
-		t.Errorf("%d bytes in a directory that has the reserve alone, %v", d.used.Load(), err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "a", "b", "c"), make([]byte, 100_000), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.measure(); err != nil || d.used.Load() < 100_000 || d.used.Load() > 200_000 {
-		t.Errorf("%d bytes for 100000, %v", d.used.Load(), err)
-	}
-	d.dir = filepath.Join(dir, "none")
-	if err := d.measure(); err != nil {
-		t.Errorf("a directory that is gone: %v", err)
 	}
 }

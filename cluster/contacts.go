@@ -98,6 +98,7 @@ func (n *Node) selfState() *peerpb.ServerState {
 	info := n.cfg.Info()
 	self, _ := n.cfg.Self()
 	return &peerpb.ServerState{
+		Disk: diskOut(n.DiskUse()),
 		Name: n.cfg.Name, Id: string(n.id), PeerAddress: self.Address,
 		GrpcAddress: info.GRPCAddress, HttpAddress: info.HTTPAddress, ZookeeperAddress: info.ZooKeeperAddress,
 		Ready: info.Ready, Version: info.Version, Detail: info.Detail, Sessions: info.Sessions,

@@ -99,14 +99,14 @@ func (f *forwarder) crowdedOwn() error {
 
 // MayWrite says whether a session's line may have one more write: nil, or an
 // OverloadedError while so much is unanswered that its client should wait, or
-// ErrDiskFull while the cluster takes nothing that needs room. What ends a session
+// a *DiskFullError while the cluster takes nothing that needs room. What ends a session
 // or gives something back need not ask. One client cannot make it refuse another
 // that has little unanswered.
 func (n *Node) MayWrite(line fsm.LineRef) error {
 	if err := n.fwd.crowdedSession(line.Session, line.Generation); err != nil {
 		return err
 	}
-	return n.diskError()
+	return n.diskFull()
 }
 
 // Overloaded is MayWrite for calls without a session, and for new sessions.
@@ -114,12 +114,5 @@ func (n *Node) Overloaded() error {
 	if err := n.fwd.crowdedOwn(); err != nil {
 		return err
 	}
-	return n.diskError()
-}
-
-func (n *Node) diskError() error {
-	if n.disk.quorumLow() {
-		return ErrDiskFull
-	}
-	return nil
+	return n.diskFull()
 }

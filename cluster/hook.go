@@ -139,10 +139,12 @@ type Counters struct {
 	Malformed    uint64 // proposals of this server that no replica could have read
 	Unsettled    uint64 // commands at this leader in entries that failed
 	Snapshots    uint64
+	// SnapshotsFailed counts those that were due and could not be written.
+	SnapshotsFailed uint64
 }
 
 type counters struct {
-	proposals, entries, commands, transactions, repeated, snapshots atomic.Uint64
+	proposals, entries, commands, transactions, repeated, snapshots, snapshotsFailed atomic.Uint64
 
 	gaps, again, moved, gone, oldBoot, malformed, unsettled atomic.Uint64
 }
@@ -176,7 +178,7 @@ func (n *Node) Counters() Counters {
 		Proposals: c.proposals.Load(), Entries: c.entries.Load(), Commands: c.commands.Load(),
 		Transactions: c.transactions.Load(), Repeated: c.repeated.Load(),
 		Gaps: c.gaps.Load(), Again: c.again.Load(), Moved: c.moved.Load(), Gone: c.gone.Load(), OldBoot: c.oldBoot.Load(),
-		Malformed: c.malformed.Load(), Unsettled: c.unsettled.Load(), Snapshots: c.snapshots.Load(),
+		Malformed: c.malformed.Load(), Unsettled: c.unsettled.Load(), Snapshots: c.snapshots.Load(), SnapshotsFailed: c.snapshotsFailed.Load(),
 	}
 }
 

@@ -42,7 +42,7 @@ type Member struct {
 	Detail           string        // why it is not ready, or not in contact
 	Sessions         int64         // attached there
 	Uptime           time.Duration
-	DiskLow          bool
+	Disk             *DiskUse // nil: not known
 	FeatureLevel     uint32
 	ZooKeeperAddress string
 	// RoleFor is for how long it has had its role, counted from its start at most;
@@ -195,7 +195,7 @@ func membersFrom(rep *peerpb.MembersReply, fromLeader bool) Members {
 			Role: roleOf(m), InContact: m.GetInContact(), Ready: s.GetReady(), Version: s.GetVersion(),
 			AppliedIndex: s.GetAppliedIndex(), LastContact: time.Duration(m.GetLastContactMs()) * time.Millisecond,
 			Detail: m.GetDetail(), Sessions: s.GetSessions(), Uptime: time.Duration(s.GetUptimeMs()) * time.Millisecond,
-			DiskLow: s.GetDiskLow(), FeatureLevel: s.GetFeatureLevel(), RoleFor: time.Duration(s.GetRoleSinceMs()) * time.Millisecond,
+			Disk: diskIn(s), FeatureLevel: s.GetFeatureLevel(), RoleFor: time.Duration(s.GetRoleSinceMs()) * time.Millisecond,
 		})
 	}
 	sortMembers(out.Members)

@@ -94,20 +94,26 @@ func Open(cfg Config) (_ *Node, err error) {
 	n := &Node{cfg: cfg, log: cfg.Logger.With("node", cfg.Name), changed: &beacon{}, bootSeen: newNudge()}
 	n.boot, n.born = newBoot(), n.now()
 	n.changing, n.removed = make(chan struct{}, 1), make(chan *RemovedError, 1)
+	n.disk = newDiskRoom(cfg.DataDir, max(cfg.DiskReserve, 0), logSegmentBytes(cfg.SnapshotLogSize, cfg.DiskReserve))
+	if cfg.Faults.FreeBytes != nil {
+		n.disk.free = cfg.Faults.FreeBytes
+	}
 	raftLog := newRaftLogger(n.log)
 	n.stores, err = openStores(storeConfig{
 		dir: cfg.DataDir, name: cfg.Name, kind: logStoreKind(cfg.LogStore), writeDeadline: cfg.WriteDeadline,
 		fail: n.fatal, beforeWrite: cfg.BeforeWrite, written: cfg.Faults.Written,
 		onSync: n.synced, log: raftLog,
+		locked: n.beginDisk, segment: int(n.disk.step), prepare: n.disk.prepare,
 	})
 	if err != nil {
-		return nil, err
+		return nil, n.disk.explain(err)
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
 		}
 	}()
+	n.stores.snaps.spares = n.disk.spares
 	n.id = n.stores.server()
 	n.log = n.log.With("id", string(n.id))
 	n.machine = fsm.New(fsm.Options{Hook: (*nodeHook)(n), Logger: n.log, Fatal: n.fatal, Distort: cfg.Distort})
@@ -116,6 +122,15 @@ func Open(cfg Config) (_ *Node, err error) {
 	}
 	n.makeParts()
 	return n, nil
+}
+
+// beginDisk looks at the room on the disk before anything is opened.
+func (n *Node) beginDisk() error {
+	warning, err := n.disk.begin()
+	if warning != "" {
+		n.log.Error("this server will never take writes", "event", "disk_too_small", "detail", warning)
+	}
+	return err
 }
 
 // newBoot draws the number of one start of a server, never 0.
@@ -140,10 +155,6 @@ func (n *Node) makeParts() {
 	n.trims = newTrims()
 	n.reporter = newReporter(n)
 	n.form = &formation{node: n}
-	n.disk = newDiskRoom(n.cfg.DataDir, max(n.cfg.DiskReserve, 0))
-	if n.cfg.Faults.FreeBytes != nil {
-		n.disk.free = n.cfg.Faults.FreeBytes
-	}
 	n.snapshots = newSnapshots(n)
 	n.dialing = newInterrupter()
 	n.peers = newPeers(func(ctx context.Context, target string) (net.Conn, error) { return n.net.dialRPC(ctx, target) })

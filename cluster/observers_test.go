@@ -99,10 +99,10 @@ func TestObserverCountsInNoQuorum(t *testing.T) {
 	tune := func(c *Config) {
 		observing("n3", "n4")(c)
 		if c.Name == "n3" || c.Name == "n4" {
-			c.DiskReserve = 1 << 20
+			c.DiskReserve = 8 << 20
 			c.Faults.FreeBytes = func(string) (int64, error) {
 				if full.Load() {
-					return 0, nil
+					return 4 << 20, nil
 				}
 				return 1 << 40, nil
 			}
@@ -118,7 +118,7 @@ func TestObserverCountsInNoQuorum(t *testing.T) {
 		if _, err := w.create("n3", "/a"); err != nil {
 			t.Errorf("with two observers whose disks are full: %v", err)
 		}
-		if w.node(w.leader()).quorumDiskLow() {
+		if w.node(w.leader()).judgeQuorum().low {
 			t.Error("the disks of observers count")
 		}
 		leader := w.leader()

@@ -119,7 +119,8 @@ func (n *Node) handleReport(ctx context.Context, from serverID, q *peerpb.Report
 	if err != nil {
 		return &peerpb.ReportReply{Term: r.term, Refused: err.Error()}
 	}
-	rep := &peerpb.ReportReply{Term: r.term, Dropped: dropped, CommitIndex: commit, DiskFull: n.quorumDiskLow(), Formed: n.Formed() == nil}
+	rep := &peerpb.ReportReply{Term: r.term, Dropped: dropped, CommitIndex: commit, Formed: n.Formed() == nil}
+	n.judgeDisks(rep)
 	n.compareDigests(r, from, q, rep)
 	return rep
 }

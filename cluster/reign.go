@@ -132,6 +132,7 @@ func (n *Node) newReign(term uint64) *reign {
 	r := &reign{term: term, since: since, digests: newDigests(), over: make(chan struct{})}
 	r.batch = newBatcher(n.raft.Load(), clock, n.entryCommitted, n.cfg.Timings.Commit)
 	r.batch.failed = func(commands int) { n.counters.unsettled.Add(uint64(commands)) }
+	r.batch.may = n.mayPropose
 	r.live = newLiveness(n, r)
 	return r
 }

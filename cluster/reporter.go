@@ -87,7 +87,7 @@ func (r *reporter) reportOnce(ctx context.Context, link *leaderDialogue[peerpb.R
 	}
 	r.digests.answered(req.GetDigests())
 	r.node.heed(rep)
-	r.node.disk.setQuorumLow(rep.GetDiskFull())
+	r.node.noteQuorum(quorumRoom{low: rep.GetDiskFull(), spent: rep.GetDiskSpent(), why: rep.GetDiskWhy()})
 	if rep.GetFormed() {
 		r.node.formed.Store(true)
 	}

@@ -88,7 +88,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	}
 	n.net = newPeerNet(n.peerNetConfig())
 	t := newTransport(transportConfig{
-		net: n.net, log: raftLog, store: n.stores.log, fail: n.fatal, faults: n.cfg.transport,
+		net: n.net, log: raftLog, store: n.stores.log, fail: n.fatal, accepts: n.disk.accepts, faults: n.cfg.transport,
 	})
 	n.notifier = newCommitNotifier(t, n.id)
 	n.transport.Store(t)

@@ -106,7 +106,7 @@ func (n *Node) checks(s *Status) []Check {
 		{"leader", s.Leader != "", orElse(s.Leader, "no leader is known")},
 		{"applied", behind <= maxBehind, fmt.Sprintf("%d entries behind", max(behind, 0))},
 		{"restored", !n.restoring(), "no snapshot is being installed"},
-		{"disk", !n.disk.isLow(), n.disk.detail()},
+		{"disk", !n.disk.isSpent(), n.disk.detail()},
 	}
 }
 

@@ -35,8 +35,9 @@ const boltDeleteBatch = 1024
 // directory is held already, so only a stranger can hold it.
 const boltOpenTimeout = time.Second
 
-// openBackend opens the log of the data directory dir, empty if there is none.
-func openBackend(dir string, kind logStoreKind, log hclog.Logger) (logBackend, error) {
+// openBackend opens the log of the data directory, empty if there is none.
+func openBackend(cfg storeConfig) (logBackend, error) {
+	dir, kind := cfg.dir, cfg.kind
 	other := map[logStoreKind]string{logStoreWAL: boltDir, logStoreBoltDB: walDir}[kind]
 	if other == "" {
 		return nil, fmt.Errorf("raft.log_store %q is not known (want wal or boltdb)", kind)
@@ -51,10 +52,11 @@ func openBackend(dir string, kind logStoreKind, log hclog.Logger) (logBackend, e
 	if kind == logStoreBoltDB {
 		return openBoltLog(filepath.Join(dir, boltDir))
 	}
-	return openWAL(filepath.Join(dir, walDir), log)
+	return openWAL(filepath.Join(dir, walDir), cfg.segment, cfg.log)
 }
 
-func openWAL(dir string, log hclog.Logger) (logBackend, error) {
+// openWAL opens the log in files of segment bytes; 0 is the library's default.
+func openWAL(dir string, segment int, log hclog.Logger) (logBackend, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
@@ -70,13 +72,29 @@ func openWAL(dir string, log hclog.Logger) (logBackend, error) {
 	}
 	var w *wal.WAL
 	err = guarded(dir, func() (err error) {
-		w, err = wal.Open(dir, wal.WithLogger(log))
+		w, err = wal.Open(dir, wal.WithLogger(log), wal.WithSegmentSize(segment))
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", asDamage(dir, err))
 	}
-	return w, nil
+	return walLog{w}, nil
+}
+
+// walLog says what it means that a file of the log is full and there is no next
+// one: raft-wal makes that in the background and only logs what kept it from it.
+type walLog struct{ *wal.WAL }
+
+// errNoNextFile is returned when a file of the log is full and the next one could
+// not be made.
+var errNoNextFile = errors.New("the next file of the log could not be made, most likely for want of room")
+
+func (w walLog) StoreLogs(logs []*raft.Log) error {
+	err := w.WAL.StoreLogs(logs)
+	if errors.Is(err, wal.ErrSealed) {
+		return fmt.Errorf("%w: %w", errNoNextFile, err)
+	}
+	return err
 }
 
 func openBoltLog(dir string) (logBackend, error) {

@@ -57,12 +57,14 @@ func lockDir(dir string) (*dirLock, error) {
 	return l, nil
 }
 
+// writeHolder overwrites the pid of the one before, and cuts it then: in this
+// order it needs no room on a disk that is full.
 func (l *dirLock) writeHolder() error {
-	if err := l.f.Truncate(0); err != nil {
+	n, err := l.f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	if err != nil {
 		return err
 	}
-	_, err := l.f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
+	return l.f.Truncate(int64(n))
 }
 
 func (l *dirLock) release() { _ = l.f.Close() }

@@ -41,6 +41,7 @@ type logStore struct {
 	onDamage    func(error) // hears of an entry that cannot be read and is not needed, once
 	saidDamaged sync.Once
 	onSync      func(took time.Duration, entries, bytes int) // nil: nobody asks
+	prepare     func(bytes int) error                        // before each append; nil: no call
 
 	path string    // for messages
 	tail *tailNote // how far the log goes, outside of it; nil in some tests
@@ -169,6 +170,9 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		if err := s.checkFollows(logs); err != nil {
 			return err
 		}
+		if s.prepare != nil {
+			_ = s.prepare(sizeOf(logs)) // if there is no room, the write will say so
+		}
 		if err := s.backend.StoreLogs(sumLogs(logs)); err != nil {
 			return err
 		}
@@ -200,10 +204,8 @@ func (s *logStore) checkFollows(logs []*raft.Log) error {
 }
 
 func (s *logStore) stored(logs []*raft.Log, took time.Duration) {
-	bytes := 0
 	for _, l := range logs {
 		s.sizes.appended(l.Index, logSize(l))
-		bytes += logSize(l)
 	}
 	s.cache.add(logs)
 	s.mu.Lock()
@@ -213,8 +215,16 @@ func (s *logStore) stored(logs []*raft.Log, took time.Duration) {
 	s.last = logs[len(logs)-1].Index
 	s.mu.Unlock()
 	if s.onSync != nil {
-		s.onSync(took, len(logs), bytes)
+		s.onSync(took, len(logs), sizeOf(logs))
 	}
+}
+
+// sizeOf is what entries take in the log, about.
+func sizeOf(logs []*raft.Log) (bytes int) {
+	for _, l := range logs {
+		bytes += logSize(l)
+	}
+	return bytes
 }
 
 // DeleteRange implements raft.LogStore for a prefix or a suffix of the log,

@@ -33,6 +33,14 @@ type storeConfig struct {
 	beforeWrite func() error
 	// written is called after each write, see Faults.Written.
 	written func() error
+	// locked is called once the directory is there and locked, before anything in
+	// it is opened; its error is the start's. nil is no call.
+	locked func() error
+	// segment is the size of one file of the log, for raft-wal; 0 is its default.
+	segment int
+	// prepare is called before each append of so many bytes, as a part of it. Its
+	// error is nothing more than a hint. nil is no call.
+	prepare func(bytes int) error
 	// onSync hears of each append to the log; nil if nobody asks. It must not block.
 	onSync func(took time.Duration, entries, bytes int)
 	log    hclog.Logger
@@ -85,6 +93,11 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 			_ = s.close() // the first error says more
 		}
 	}()
+	if cfg.locked != nil {
+		if err := cfg.locked(); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.openParts(cfg); err != nil {
 		return nil, err
 	}
@@ -112,7 +125,7 @@ func (s *stores) openParts(cfg storeConfig) error {
 	if s.stable.votes, err = openVotes(cfg.dir, bolt, cfg.log); err != nil {
 		return err
 	}
-	if s.backend, err = openBackend(cfg.dir, cfg.kind, cfg.log); err != nil {
+	if s.backend, err = openBackend(cfg); err != nil {
 		return err
 	}
 	if s.log, err = newLogStore(s.backend, s.watch); err != nil {
@@ -125,7 +138,7 @@ func (s *stores) openParts(cfg storeConfig) error {
 	if s.log.tail, s.noted, err = openTail(cfg.dir); err != nil {
 		return err
 	}
-	s.log.onSync = cfg.onSync
+	s.log.onSync, s.log.prepare = cfg.onSync, cfg.prepare
 	if cfg.kind == logStoreBoltDB {
 		s.log.deleteBatch = boltDeleteBatch
 	}

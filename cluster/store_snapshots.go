@@ -39,6 +39,8 @@ type snapshotStore struct {
 	// onNew hears where a new snapshot ends, once it is durable and before raft
 	// cuts the log.
 	onNew func(logPosition)
+	// spares says whether there is room for more of a snapshot; nil: nobody asks.
+	spares func() error
 	// newest is the size of the newest snapshot in bytes; 0: there is none, or
 	// nobody has looked since the start.
 	newest atomic.Int64
@@ -72,11 +74,21 @@ func openSnapshots(dir string, log hclog.Logger) (*snapshotStore, error) {
 func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration,
 	configIndex uint64, t raft.Transport,
 ) (raft.SnapshotSink, error) {
+	if err := s.room(); err != nil {
+		return nil, err
+	}
 	sink, err := s.FileSnapshotStore.Create(v, index, term, c, configIndex, t)
 	if err != nil {
 		return nil, err
 	}
 	return &snapshotSink{SnapshotSink: sink, store: s, end: logPosition{index, term}}, nil
+}
+
+func (s *snapshotStore) room() error {
+	if s.spares == nil {
+		return nil
+	}
+	return s.spares()
 }
 
 // Open implements raft.SnapshotStore. It refuses a snapshot that ends before the
@@ -217,6 +229,9 @@ func (s *snapshotSink) Write(p []byte) (int, error) {
 	s.written += int64(n)
 	if s.unsynced += n; err == nil && s.unsynced >= syncEvery {
 		s.unsynced = 0
+		if err = s.store.room(); err != nil {
+			return n, err
+		}
 		err = syncFile(filepath.Join(s.store.path, s.ID()+tmpSuffix, "state.bin"))
 	}
 	return n, err

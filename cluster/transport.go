@@ -65,6 +65,9 @@ type transportConfig struct {
 	// entries, which hashicorp/raft can only survive by a restart. It must cut
 	// the server off and end the process; nil: nobody is told.
 	fail func(error)
+	// accepts says whether entries of so many bytes have room in our log; nil: they
+	// do.
+	accepts func(bytes int) error
 	// faults is nil outside of tests.
 	faults transportFaults
 	// withoutClamp switches the clamp off, to show in a test what it is for.

@@ -40,6 +40,10 @@ var (
 // sender is frozen, this server could not even vote. So the connection is closed
 // when nothing comes for snapshotStall.
 //
+// Entries that have no room on the disk are refused here: Raft takes a write that
+// fails for the end of its log store. To the leader it is as if we could not be
+// reached; it tries again, ever more slowly, and its heartbeats go on.
+//
 // Of incoming entries it takes away those that our newest snapshot holds: they
 // are committed, so they are the leader's too, and there may be nothing left to
 // compare them with.
@@ -76,6 +80,10 @@ func (g *inbox) run() {
 				continue
 			case *raft.AppendEntriesRequest:
 				skipCovered(req, g.cfg.store.snapshot())
+				if err := g.room(req); err != nil {
+					rpc.Respond(nil, err) // buffered by the library
+					continue
+				}
 			}
 			if !g.pass(rpc) {
 				return
@@ -86,6 +94,14 @@ func (g *inbox) run() {
 			return
 		}
 	}
+}
+
+// room says why the entries of a message are not added to the log.
+func (g *inbox) room(req *raft.AppendEntriesRequest) error {
+	if g.cfg.accepts == nil || len(req.Entries) == 0 {
+		return nil
+	}
+	return g.cfg.accepts(sizeOf(req.Entries))
 }
 
 func (g *inbox) pass(rpc raft.RPC) bool {

@@ -91,6 +91,12 @@ func memberOut(m *cluster.Member) *coordpb.Member {
 	if m.RoleFor >= 0 {
 		out.RoleSinceMs = m.RoleFor.Milliseconds()
 	}
+	if d := m.Disk; d != nil {
+		out.Disk = &coordpb.Disk{
+			Store: d.Store, Free: d.Free, Reserve: d.Reserve, Held: d.Held, Budget: d.Budget, Snapshot: d.Snapshot,
+			Low: d.Low, Spent: d.Spent, Trouble: d.Trouble,
+		}
+	}
 	if m.LastContact >= 0 {
 		out.LastContactMs = m.LastContact.Milliseconds()
 	}

@@ -56,6 +56,7 @@ func (c collector) collectProposals(out collection, st *cluster.Status) {
 	out.counter("coord_deduplicated_requests_total", "Requests that had been done before and were answered from memory.",
 		counts.Repeated+c.s.hub.deduplicated.Load())
 	out.counter("coord_raft_snapshots_total", "Snapshots written.", counts.Snapshots)
+	out.counter("coord_raft_snapshots_failed_total", "Snapshots that were due and could not be written; the log is not cut until one is.", counts.SnapshotsFailed)
 }
 
 func (c collector) collectStore(out collection) {
@@ -63,6 +64,10 @@ func (c collector) collectStore(out collection) {
 	out.histogram("coord_raft_snapshot_duration_seconds", "One snapshot, until it is durable.", &c.s.metrics.snapshot)
 	out.gauge("coord_raft_snapshot_size_bytes", "The newest snapshot; 0 if there is none.", float64(use.Snapshot))
 	out.gauge("coord_store_size_bytes", "The data directory on the disk, without the reserve.", float64(use.Store))
+	out.gauge("coord_store_budget_bytes", "What the data directory takes at most while snapshots succeed and the state does not grow.", float64(use.Budget))
+	out.gauge("coord_store_reserve_bytes", "What the reserve on the disk has; less than configured only while the disk is short of room.", float64(use.Held))
+	out.gauge("coord_store_low", "1 if less is free than raft.disk_reserve: writes are refused when too few servers have more.", truth(use.Low))
+	out.gauge("coord_store_spent", "1 if next to nothing is left, of the reserve either: nothing is written.", truth(use.Spent))
 	out.gauge("coord_store_free_bytes", "Room on the disk of the data directory, beside the reserve.", float64(use.Free))
 }
 

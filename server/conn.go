@@ -39,8 +39,9 @@ type conn struct {
 	pending map[uint64]bool
 
 	// Of the receiver alone.
-	top     uint64 // highest write number seen on this stream
-	backlog []*coordpb.Request
+	top      uint64 // highest write number seen on this stream
+	backlog  []*coordpb.Request
+	declined error // why the write in hand is refused; nil: it is not
 
 	applied  atomic.Uint64 // highest write number answered here
 	unsent   atomic.Int64  // requests whose reply was not handed to gRPC yet

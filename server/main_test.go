@@ -46,7 +46,7 @@ func oneServer(t testing.TB) Config {
 		Cluster: cluster.Config{
 			Name: "n1", Peers: []cluster.Peer{{Name: "n1", Address: peer}}, Bootstrap: cluster.BootstrapAuto,
 			DataDir: t.TempDir(), Heartbeat: 50 * time.Millisecond, Election: 50 * time.Millisecond, Lease: 30 * time.Millisecond,
-			DiskReserve: 1 << 20, Net: cluster.Net{Listen: listen},
+			DiskReserve: 8 << 20, Net: cluster.Net{Listen: listen},
 		},
 		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Logger: discard(), Version: "test", Reflection: true,
 	}

@@ -359,14 +359,6 @@ func TestOverloadRefusesWhatCannotWait(t *testing.T) {
 	if r := c.reply(1); r.GetError() != nil {
 		t.Error(r)
 	}
-	// Full disks: locks can be released.
-	n.load(cluster.ErrDiskFull)
-	c.send(put(2, remove("/numbered")), put(3, create("/more", "")))
-	if r := c.reply(2); r.GetError() != nil {
-		t.Error(r)
-	}
-	n.load(nil)
-	c.reply(3)
 }
 
 // connectRefused says hello to a server that does not let the client in.

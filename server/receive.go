@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/coordd/coord/api/coordpb"
-	"github.com/coordd/coord/cluster"
 	"github.com/coordd/coord/fsm"
 	"github.com/coordd/coord/session"
 )
@@ -179,14 +178,16 @@ func (c *conn) handle(ctx context.Context, rs []*coordpb.Request) error {
 	mayWait := c.throttle != nil || c.s.node.MayWrite(c.line) != nil
 	var reads []*reading
 	for _, r := range rs {
+		var err error
 		if mayWait && r.GetWrite() != nil {
 			c.s.reader.submit(reads) // they need not wait for this
 			reads = nil
-			if err := c.pace(ctx, r.GetWrite()); err != nil {
+			if c.declined, err = c.pace(ctx, r.GetWrite()); err != nil {
 				return err
 			}
 		}
 		q, err := c.dispatch(r, start)
+		c.declined = nil
 		if err != nil {
 			return err
 		}
@@ -203,45 +204,38 @@ const overloadPause = 10 * time.Millisecond
 
 // pace holds a session to its writes per second, and back while the cluster
 // takes no more. No write is ever refused for that, so the numbers behind it are
-// not stuck; the client feels it as a slow stream.
-func (c *conn) pace(ctx context.Context, w *coordpb.Write) error {
-	for c.holdBack(w) {
+// not stuck; the client feels it as a slow stream. Full disks are not over in a
+// moment: then the write is declined, which takes its number (command).
+func (c *conn) pace(ctx context.Context, w *coordpb.Write) (declined, err error) {
+	for {
+		err := withheld(c.s.node.MayWrite(c.line), givesBack(w), len(w.GetOps()))
+		if err == nil {
+			break
+		}
+		if c.s.room.declines(err) {
+			return err, nil
+		}
 		c.s.metrics.throttled.overload.Add(1)
 		if err := c.pause(ctx, overloadPause); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if c.throttle == nil {
-		return nil
+		return nil, nil
 	}
 	wait := c.throttle.Reserve().Delay()
 	if wait <= 0 {
-		return nil
+		return nil, nil
 	}
 	c.s.metrics.throttled.rate.Add(1)
-	return c.pause(ctx, wait)
+	return nil, c.pause(ctx, wait)
 }
 
-// holdBack says that a write must wait. What only takes away goes on: locks can
-// be released while the disks are full or there is too much to do.
-func (c *conn) holdBack(w *coordpb.Write) bool {
-	err := c.s.node.MayWrite(c.line)
-	return err != nil && (!givesBack(w) || !mayGiveBack(err, len(w.GetOps())))
-}
-
-// givesBack says that a write needs no room on the disks.
+// givesBack says that a write only deletes: the state does not grow by it.
 func givesBack(w *coordpb.Write) bool {
 	return !slices.ContainsFunc(w.GetOps(), func(op *coordpb.Op) bool {
 		return op.GetKind() != coordpb.Op_KIND_DELETE && op.GetKind() != coordpb.Op_KIND_CHECK
 	})
-}
-
-// maxGivenBack bounds the operations of a write that goes on in an overload: it
-// must be the release of some locks and no work.
-const maxGivenBack = 64
-
-func mayGiveBack(err error, ops int) bool {
-	return errors.Is(err, cluster.ErrDiskFull) || ops <= maxGivenBack
 }
 
 func (c *conn) pause(ctx context.Context, d time.Duration) error {

@@ -61,6 +61,7 @@ type Server struct {
 	metrics *metrics
 	stalls  stallMeter
 	faults  *faults
+	room    *diskRefusals
 	health  *health.Server
 	ready   atomic.Pointer[readiness]
 
@@ -120,6 +121,7 @@ func newParts(cfg Config) *Server {
 
 		metrics:  newMetrics(cfg.SlowRequest, cfg.Logger),
 		faults:   &faults{log: cfg.Logger},
+		room:     newDiskRefusals(),
 		health:   health.NewServer(),
 		restored: make(chan struct{}, 1),
 		stopping: make(chan struct{}),

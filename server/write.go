@@ -69,6 +69,9 @@ func (c *conn) command(cmd *fsm.Command, r *coordpb.Request) opName {
 	}
 	w, err := decodeWrite(r.GetWrite(), &c.s.limits)
 	if err == nil {
+		err = c.declined
+	}
+	if err == nil {
 		cmd.Kind, cmd.Write = fsm.CmdWrite, w
 		return opNameOf(r.GetWrite())
 	}

@@ -35,7 +35,7 @@ func TestFullDiskLetsLocksGo(t *testing.T) {
 // TestHeldWriteIsNeitherLostNorRefused: it waits until the cluster takes it, and
 // everything behind it does too, but for pings.
 func TestHeldWriteIsNeitherLostNorRefused(t *testing.T) {
-	for _, err := range []error{cluster.ErrOverloaded, cluster.ErrDiskFull} {
+	for _, err := range []error{cluster.ErrOverloaded, &cluster.DiskFullError{Why: "no longer than a moment"}} {
 		t.Run(err.Error(), func(t *testing.T) {
 			c, s, n := zkPipe(t)
 			n.load(err)

@@ -164,7 +164,7 @@ func (p *zkPipeline) passes(r *zkRequest) bool {
 	case !ok:
 		return false
 	case r.class() == zkWrite:
-		return outstanding < session.MaxUnacked && p.mayWrite(r)
+		return outstanding < session.MaxUnacked && p.mayWrite(r, outstanding)
 	default:
 		return outstanding == 0
 	}
@@ -172,9 +172,17 @@ func (p *zkPipeline) passes(r *zkRequest) bool {
 
 // mayWrite holds writes back while the cluster has too much to do, or the session
 // writes faster than it may.
-func (p *zkPipeline) mayWrite(r *zkRequest) bool {
+//
+// A write that is refused because the disks are full gets that for its answer when
+// its turn comes. It has no number yet, so it costs nothing.
+func (p *zkPipeline) mayWrite(r *zkRequest, outstanding int) bool {
+	why := p.why(r)
+	if refused(why) {
+		r.refusal = wire.Throttled
+		return outstanding == 0
+	}
 	held := &p.c.s.metrics.throttled.overload
-	if p.takesMore(r) {
+	if why == nil {
 		if p.throttle == nil || r.Type == wire.CloseSession || p.throttle.Allow() {
 			return true
 		}
@@ -193,12 +201,13 @@ func (p *zkPipeline) mayWrite(r *zkRequest) bool {
 	return false
 }
 
-// takesMore says whether the cluster takes a write at the moment. What only takes
-// away goes on while the disks are full or there is too much to do: locks can be
-// released. A client that leaves is never held.
-func (p *zkPipeline) takesMore(r *zkRequest) bool {
-	err := p.c.s.node.MayWrite(fsm.LineRef{Session: p.c.session, Generation: p.c.gen})
-	return err == nil || r.Type == wire.CloseSession || r.takesAway() && mayGiveBack(err, len(r.Ops))
+// why is what keeps a write from being taken. A client that leaves is never held.
+func (p *zkPipeline) why(r *zkRequest) error {
+	load := p.c.s.node.MayWrite(fsm.LineRef{Session: p.c.session, Generation: p.c.gen})
+	if load == nil || r.Type == wire.CloseSession {
+		return nil
+	}
+	return withheld(load, r.takesAway(), len(r.Ops))
 }
 
 // takesAway says that a write needs no room on the disks.

@@ -423,6 +423,7 @@ type Member struct {
 	UptimeMs      int64                  `protobuf:"varint,14,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
 	FeatureLevel  uint32                 `protobuf:"varint,15,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest it knows; 0 unknown
 	RoleSinceMs   int64                  `protobuf:"varint,16,opt,name=role_since_ms,json=roleSinceMs,proto3" json:"role_since_ms,omitempty"`  // ago; -1 unknown
+	Disk          *Disk                  `protobuf:"bytes,30,opt,name=disk,proto3" json:"disk,omitempty"`                                      // unset: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -569,6 +570,122 @@ func (x *Member) GetRoleSinceMs() int64 {
 	return 0
 }
 
+func (x *Member) GetDisk() *Disk {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+// Disk is the room of a server, in bytes.
+type Disk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Store         int64                  `protobuf:"varint,1,opt,name=store,proto3" json:"store,omitempty"`       // its data directory takes, without the reserve
+	Free          int64                  `protobuf:"varint,2,opt,name=free,proto3" json:"free,omitempty"`         // beside the reserve
+	Reserve       int64                  `protobuf:"varint,3,opt,name=reserve,proto3" json:"reserve,omitempty"`   // as configured; 0: none
+	Held          int64                  `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"`         // of the reserve
+	Budget        int64                  `protobuf:"varint,5,opt,name=budget,proto3" json:"budget,omitempty"`     // what store may be at most, for the state that it is
+	Snapshot      int64                  `protobuf:"varint,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // the newest one
+	Low           bool                   `protobuf:"varint,7,opt,name=low,proto3" json:"low,omitempty"`           // less is free than the reserve
+	Spent         bool                   `protobuf:"varint,8,opt,name=spent,proto3" json:"spent,omitempty"`       // next to nothing is left, of the reserve either
+	Trouble       string                 `protobuf:"bytes,9,opt,name=trouble,proto3" json:"trouble,omitempty"`    // why there is no snapshot that was due
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Disk) Reset() {
+	*x = Disk{}
+	mi := &file_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Disk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Disk) ProtoMessage() {}
+
+func (x *Disk) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Disk.ProtoReflect.Descriptor instead.
+func (*Disk) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Disk) GetStore() int64 {
+	if x != nil {
+		return x.Store
+	}
+	return 0
+}
+
+func (x *Disk) GetFree() int64 {
+	if x != nil {
+		return x.Free
+	}
+	return 0
+}
+
+func (x *Disk) GetReserve() int64 {
+	if x != nil {
+		return x.Reserve
+	}
+	return 0
+}
+
+func (x *Disk) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *Disk) GetBudget() int64 {
+	if x != nil {
+		return x.Budget
+	}
+	return 0
+}
+
+func (x *Disk) GetSnapshot() int64 {
+	if x != nil {
+		return x.Snapshot
+	}
+	return 0
+}
+
+func (x *Disk) GetLow() bool {
+	if x != nil {
+		return x.Low
+	}
+	return false
+}
+
+func (x *Disk) GetSpent() bool {
+	if x != nil {
+		return x.Spent
+	}
+	return false
+}
+
+func (x *Disk) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 type StatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -577,7 +694,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_admin_proto_msgTypes[4]
+	mi := &file_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +706,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[4]
+	mi := &file_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +719,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{4}
+	return file_admin_proto_rawDescGZIP(), []int{5}
 }
 
 type StatsReply struct {
@@ -630,7 +747,7 @@ type StatsReply struct {
 
 func (x *StatsReply) Reset() {
 	*x = StatsReply{}
-	mi := &file_admin_proto_msgTypes[5]
+	mi := &file_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +759,7 @@ func (x *StatsReply) String() string {
 func (*StatsReply) ProtoMessage() {}
 
 func (x *StatsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[5]
+	mi := &file_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +772,7 @@ func (x *StatsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsReply.ProtoReflect.Descriptor instead.
 func (*StatsReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{5}
+	return file_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StatsReply) GetServer() string {
@@ -787,7 +904,7 @@ type SessionsRequest struct {
 
 func (x *SessionsRequest) Reset() {
 	*x = SessionsRequest{}
-	mi := &file_admin_proto_msgTypes[6]
+	mi := &file_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +916,7 @@ func (x *SessionsRequest) String() string {
 func (*SessionsRequest) ProtoMessage() {}
 
 func (x *SessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[6]
+	mi := &file_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +929,7 @@ func (x *SessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsRequest.ProtoReflect.Descriptor instead.
 func (*SessionsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{6}
+	return file_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SessionsRequest) GetAfter() uint64 {
@@ -839,7 +956,7 @@ type SessionsReply struct {
 
 func (x *SessionsReply) Reset() {
 	*x = SessionsReply{}
-	mi := &file_admin_proto_msgTypes[7]
+	mi := &file_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +968,7 @@ func (x *SessionsReply) String() string {
 func (*SessionsReply) ProtoMessage() {}
 
 func (x *SessionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[7]
+	mi := &file_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +981,7 @@ func (x *SessionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsReply.ProtoReflect.Descriptor instead.
 func (*SessionsReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{7}
+	return file_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SessionsReply) GetSessions() []*SessionInfo {
@@ -901,7 +1018,7 @@ type SessionInfo struct {
 
 func (x *SessionInfo) Reset() {
 	*x = SessionInfo{}
-	mi := &file_admin_proto_msgTypes[8]
+	mi := &file_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1030,7 @@ func (x *SessionInfo) String() string {
 func (*SessionInfo) ProtoMessage() {}
 
 func (x *SessionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[8]
+	mi := &file_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1043,7 @@ func (x *SessionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
 func (*SessionInfo) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{8}
+	return file_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SessionInfo) GetId() uint64 {
@@ -1021,7 +1138,7 @@ type InitRequest struct {
 
 func (x *InitRequest) Reset() {
 	*x = InitRequest{}
-	mi := &file_admin_proto_msgTypes[9]
+	mi := &file_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1150,7 @@ func (x *InitRequest) String() string {
 func (*InitRequest) ProtoMessage() {}
 
 func (x *InitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[9]
+	mi := &file_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1163,7 @@ func (x *InitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitRequest.ProtoReflect.Descriptor instead.
 func (*InitRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{9}
+	return file_admin_proto_rawDescGZIP(), []int{10}
 }
 
 type InitReply struct {
@@ -1059,7 +1176,7 @@ type InitReply struct {
 
 func (x *InitReply) Reset() {
 	*x = InitReply{}
-	mi := &file_admin_proto_msgTypes[10]
+	mi := &file_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1188,7 @@ func (x *InitReply) String() string {
 func (*InitReply) ProtoMessage() {}
 
 func (x *InitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[10]
+	mi := &file_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1201,7 @@ func (x *InitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitReply.ProtoReflect.Descriptor instead.
 func (*InitReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{10}
+	return file_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InitReply) GetClusterId() string {
@@ -1110,7 +1227,7 @@ type MoveLeaderRequest struct {
 
 func (x *MoveLeaderRequest) Reset() {
 	*x = MoveLeaderRequest{}
-	mi := &file_admin_proto_msgTypes[11]
+	mi := &file_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1239,7 @@ func (x *MoveLeaderRequest) String() string {
 func (*MoveLeaderRequest) ProtoMessage() {}
 
 func (x *MoveLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[11]
+	mi := &file_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1252,7 @@ func (x *MoveLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveLeaderRequest.ProtoReflect.Descriptor instead.
 func (*MoveLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{11}
+	return file_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MoveLeaderRequest) GetTo() string {
@@ -1155,7 +1272,7 @@ type MoveLeaderReply struct {
 
 func (x *MoveLeaderReply) Reset() {
 	*x = MoveLeaderReply{}
-	mi := &file_admin_proto_msgTypes[12]
+	mi := &file_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1284,7 @@ func (x *MoveLeaderReply) String() string {
 func (*MoveLeaderReply) ProtoMessage() {}
 
 func (x *MoveLeaderReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[12]
+	mi := &file_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1297,7 @@ func (x *MoveLeaderReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveLeaderReply.ProtoReflect.Descriptor instead.
 func (*MoveLeaderReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{12}
+	return file_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MoveLeaderReply) GetLeader() string {
@@ -1205,7 +1322,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_admin_proto_msgTypes[13]
+	mi := &file_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1334,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[13]
+	mi := &file_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1347,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{13}
+	return file_admin_proto_rawDescGZIP(), []int{14}
 }
 
 type SnapshotReply struct {
@@ -1244,7 +1361,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_admin_proto_msgTypes[14]
+	mi := &file_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1373,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[14]
+	mi := &file_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1386,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{14}
+	return file_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SnapshotReply) GetIndex() uint64 {
@@ -1303,7 +1420,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_admin_proto_msgTypes[15]
+	mi := &file_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1432,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[15]
+	mi := &file_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1445,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{15}
+	return file_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -1356,7 +1473,7 @@ type RemoveMemberReply struct {
 
 func (x *RemoveMemberReply) Reset() {
 	*x = RemoveMemberReply{}
-	mi := &file_admin_proto_msgTypes[16]
+	mi := &file_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1485,7 @@ func (x *RemoveMemberReply) String() string {
 func (*RemoveMemberReply) ProtoMessage() {}
 
 func (x *RemoveMemberReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[16]
+	mi := &file_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1498,7 @@ func (x *RemoveMemberReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberReply.ProtoReflect.Descriptor instead.
 func (*RemoveMemberReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{16}
+	return file_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RemoveMemberReply) GetId() string {
@@ -1414,7 +1531,7 @@ type PromoteMemberRequest struct {
 
 func (x *PromoteMemberRequest) Reset() {
 	*x = PromoteMemberRequest{}
-	mi := &file_admin_proto_msgTypes[17]
+	mi := &file_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1543,7 @@ func (x *PromoteMemberRequest) String() string {
 func (*PromoteMemberRequest) ProtoMessage() {}
 
 func (x *PromoteMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[17]
+	mi := &file_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1556,7 @@ func (x *PromoteMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteMemberRequest.ProtoReflect.Descriptor instead.
 func (*PromoteMemberRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{17}
+	return file_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PromoteMemberRequest) GetName() string {
@@ -1459,7 +1576,7 @@ type PromoteMemberReply struct {
 
 func (x *PromoteMemberReply) Reset() {
 	*x = PromoteMemberReply{}
-	mi := &file_admin_proto_msgTypes[18]
+	mi := &file_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1588,7 @@ func (x *PromoteMemberReply) String() string {
 func (*PromoteMemberReply) ProtoMessage() {}
 
 func (x *PromoteMemberReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[18]
+	mi := &file_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1601,7 @@ func (x *PromoteMemberReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteMemberReply.ProtoReflect.Descriptor instead.
 func (*PromoteMemberReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{18}
+	return file_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PromoteMemberReply) GetId() string {
@@ -1509,7 +1626,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_admin_proto_msgTypes[19]
+	mi := &file_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1638,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[19]
+	mi := &file_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1651,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{19}
+	return file_admin_proto_rawDescGZIP(), []int{20}
 }
 
 type BackupReply struct {
@@ -1548,7 +1665,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_admin_proto_msgTypes[20]
+	mi := &file_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1677,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[20]
+	mi := &file_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1690,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{20}
+	return file_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BackupReply) GetInfo() *BackupInfo {
@@ -1619,7 +1736,7 @@ type BackupInfo struct {
 
 func (x *BackupInfo) Reset() {
 	*x = BackupInfo{}
-	mi := &file_admin_proto_msgTypes[21]
+	mi := &file_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1748,7 @@ func (x *BackupInfo) String() string {
 func (*BackupInfo) ProtoMessage() {}
 
 func (x *BackupInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[21]
+	mi := &file_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1761,7 @@ func (x *BackupInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupInfo.ProtoReflect.Descriptor instead.
 func (*BackupInfo) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{21}
+	return file_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BackupInfo) GetClusterName() string {
@@ -1748,7 +1865,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_admin_proto_msgTypes[22]
+	mi := &file_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1877,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[22]
+	mi := &file_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1890,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{22}
+	return file_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RestoreRequest) GetBegin() *RestoreBegin {
@@ -1805,7 +1922,7 @@ type RestoreBegin struct {
 
 func (x *RestoreBegin) Reset() {
 	*x = RestoreBegin{}
-	mi := &file_admin_proto_msgTypes[23]
+	mi := &file_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1934,7 @@ func (x *RestoreBegin) String() string {
 func (*RestoreBegin) ProtoMessage() {}
 
 func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[23]
+	mi := &file_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1947,7 @@ func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
 func (*RestoreBegin) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{23}
+	return file_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RestoreBegin) GetId() string {
@@ -1880,7 +1997,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_admin_proto_msgTypes[24]
+	mi := &file_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2009,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[24]
+	mi := &file_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +2022,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{24}
+	return file_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RestoreReply) GetZxid() uint64 {
@@ -1945,7 +2062,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_proto_msgTypes[25]
+	mi := &file_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2074,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[25]
+	mi := &file_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2087,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{25}
+	return file_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UpgradeRequest) GetRaise() bool {
@@ -1992,7 +2109,7 @@ type UpgradeReply struct {
 
 func (x *UpgradeReply) Reset() {
 	*x = UpgradeReply{}
-	mi := &file_admin_proto_msgTypes[26]
+	mi := &file_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2121,7 @@ func (x *UpgradeReply) String() string {
 func (*UpgradeReply) ProtoMessage() {}
 
 func (x *UpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[26]
+	mi := &file_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2134,7 @@ func (x *UpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeReply.ProtoReflect.Descriptor instead.
 func (*UpgradeReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UpgradeReply) GetLevel() uint32 {
@@ -2085,7 +2202,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xec\x04\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\x90\x05\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
@@ -2104,7 +2221,8 @@ const file_admin_proto_rawDesc = "" +
 	"\bsessions\x18\r \x01(\x03R\bsessions\x12\x1b\n" +
 	"\tuptime_ms\x18\x0e \x01(\x03R\buptimeMs\x12#\n" +
 	"\rfeature_level\x18\x0f \x01(\rR\ffeatureLevel\x12\"\n" +
-	"\rrole_since_ms\x18\x10 \x01(\x03R\vroleSinceMs\"t\n" +
+	"\rrole_since_ms\x18\x10 \x01(\x03R\vroleSinceMs\x12\"\n" +
+	"\x04disk\x18\x1e \x01(\v2\x0e.coord.v1.DiskR\x04disk\"t\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vROLE_LEADER\x10\x01\x12\x0e\n" +
@@ -2112,7 +2230,17 @@ const file_admin_proto_rawDesc = "" +
 	"ROLE_VOTER\x10\x02\x12\x10\n" +
 	"\fROLE_JOINING\x10\x03\x12\x10\n" +
 	"\fROLE_MISSING\x10\x04\x12\x11\n" +
-	"\rROLE_OBSERVER\x10\x05\"\x0e\n" +
+	"\rROLE_OBSERVER\x10\x05\"\xd4\x01\n" +
+	"\x04Disk\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\x03R\x05store\x12\x12\n" +
+	"\x04free\x18\x02 \x01(\x03R\x04free\x12\x18\n" +
+	"\areserve\x18\x03 \x01(\x03R\areserve\x12\x12\n" +
+	"\x04held\x18\x04 \x01(\x03R\x04held\x12\x16\n" +
+	"\x06budget\x18\x05 \x01(\x03R\x06budget\x12\x1a\n" +
+	"\bsnapshot\x18\x06 \x01(\x03R\bsnapshot\x12\x10\n" +
+	"\x03low\x18\a \x01(\bR\x03low\x12\x14\n" +
+	"\x05spent\x18\b \x01(\bR\x05spent\x12\x18\n" +
+	"\atrouble\x18\t \x01(\tR\atrouble\"\x0e\n" +
 	"\fStatsRequest\"\xff\x03\n" +
 	"\n" +
 	"StatsReply\x12\x16\n" +
@@ -2264,79 +2392,81 @@ func file_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_admin_proto_goTypes = []any{
 	(Member_Role)(0),             // 0: coord.v1.Member.Role
 	(*StatusRequest)(nil),        // 1: coord.v1.StatusRequest
 	(*StatusReply)(nil),          // 2: coord.v1.StatusReply
 	(*Check)(nil),                // 3: coord.v1.Check
 	(*Member)(nil),               // 4: coord.v1.Member
-	(*StatsRequest)(nil),         // 5: coord.v1.StatsRequest
-	(*StatsReply)(nil),           // 6: coord.v1.StatsReply
-	(*SessionsRequest)(nil),      // 7: coord.v1.SessionsRequest
-	(*SessionsReply)(nil),        // 8: coord.v1.SessionsReply
-	(*SessionInfo)(nil),          // 9: coord.v1.SessionInfo
-	(*InitRequest)(nil),          // 10: coord.v1.InitRequest
-	(*InitReply)(nil),            // 11: coord.v1.InitReply
-	(*MoveLeaderRequest)(nil),    // 12: coord.v1.MoveLeaderRequest
-	(*MoveLeaderReply)(nil),      // 13: coord.v1.MoveLeaderReply
-	(*SnapshotRequest)(nil),      // 14: coord.v1.SnapshotRequest
-	(*SnapshotReply)(nil),        // 15: coord.v1.SnapshotReply
-	(*RemoveMemberRequest)(nil),  // 16: coord.v1.RemoveMemberRequest
-	(*RemoveMemberReply)(nil),    // 17: coord.v1.RemoveMemberReply
-	(*PromoteMemberRequest)(nil), // 18: coord.v1.PromoteMemberRequest
-	(*PromoteMemberReply)(nil),   // 19: coord.v1.PromoteMemberReply
-	(*BackupRequest)(nil),        // 20: coord.v1.BackupRequest
-	(*BackupReply)(nil),          // 21: coord.v1.BackupReply
-	(*BackupInfo)(nil),           // 22: coord.v1.BackupInfo
-	(*RestoreRequest)(nil),       // 23: coord.v1.RestoreRequest
-	(*RestoreBegin)(nil),         // 24: coord.v1.RestoreBegin
-	(*RestoreReply)(nil),         // 25: coord.v1.RestoreReply
-	(*UpgradeRequest)(nil),       // 26: coord.v1.UpgradeRequest
-	(*UpgradeReply)(nil),         // 27: coord.v1.UpgradeReply
-	(*Error)(nil),                // 28: coord.v1.Error
+	(*Disk)(nil),                 // 5: coord.v1.Disk
+	(*StatsRequest)(nil),         // 6: coord.v1.StatsRequest
+	(*StatsReply)(nil),           // 7: coord.v1.StatsReply
+	(*SessionsRequest)(nil),      // 8: coord.v1.SessionsRequest
+	(*SessionsReply)(nil),        // 9: coord.v1.SessionsReply
+	(*SessionInfo)(nil),          // 10: coord.v1.SessionInfo
+	(*InitRequest)(nil),          // 11: coord.v1.InitRequest
+	(*InitReply)(nil),            // 12: coord.v1.InitReply
+	(*MoveLeaderRequest)(nil),    // 13: coord.v1.MoveLeaderRequest
+	(*MoveLeaderReply)(nil),      // 14: coord.v1.MoveLeaderReply
+	(*SnapshotRequest)(nil),      // 15: coord.v1.SnapshotRequest
+	(*SnapshotReply)(nil),        // 16: coord.v1.SnapshotReply
+	(*RemoveMemberRequest)(nil),  // 17: coord.v1.RemoveMemberRequest
+	(*RemoveMemberReply)(nil),    // 18: coord.v1.RemoveMemberReply
+	(*PromoteMemberRequest)(nil), // 19: coord.v1.PromoteMemberRequest
+	(*PromoteMemberReply)(nil),   // 20: coord.v1.PromoteMemberReply
+	(*BackupRequest)(nil),        // 21: coord.v1.BackupRequest
+	(*BackupReply)(nil),          // 22: coord.v1.BackupReply
+	(*BackupInfo)(nil),           // 23: coord.v1.BackupInfo
+	(*RestoreRequest)(nil),       // 24: coord.v1.RestoreRequest
+	(*RestoreBegin)(nil),         // 25: coord.v1.RestoreBegin
+	(*RestoreReply)(nil),         // 26: coord.v1.RestoreReply
+	(*UpgradeRequest)(nil),       // 27: coord.v1.UpgradeRequest
+	(*UpgradeReply)(nil),         // 28: coord.v1.UpgradeReply
+	(*Error)(nil),                // 29: coord.v1.Error
 }
 var file_admin_proto_depIdxs = []int32{
 	3,  // 0: coord.v1.StatusReply.checks:type_name -> coord.v1.Check
 	4,  // 1: coord.v1.StatusReply.members:type_name -> coord.v1.Member
 	0,  // 2: coord.v1.Member.role:type_name -> coord.v1.Member.Role
-	9,  // 3: coord.v1.SessionsReply.sessions:type_name -> coord.v1.SessionInfo
-	28, // 4: coord.v1.InitReply.error:type_name -> coord.v1.Error
-	28, // 5: coord.v1.MoveLeaderReply.error:type_name -> coord.v1.Error
-	28, // 6: coord.v1.SnapshotReply.error:type_name -> coord.v1.Error
-	28, // 7: coord.v1.RemoveMemberReply.error:type_name -> coord.v1.Error
-	28, // 8: coord.v1.PromoteMemberReply.error:type_name -> coord.v1.Error
-	22, // 9: coord.v1.BackupReply.info:type_name -> coord.v1.BackupInfo
-	24, // 10: coord.v1.RestoreRequest.begin:type_name -> coord.v1.RestoreBegin
-	28, // 11: coord.v1.RestoreReply.error:type_name -> coord.v1.Error
-	28, // 12: coord.v1.UpgradeReply.error:type_name -> coord.v1.Error
-	1,  // 13: coord.v1.Admin.Status:input_type -> coord.v1.StatusRequest
-	5,  // 14: coord.v1.Admin.Stats:input_type -> coord.v1.StatsRequest
-	7,  // 15: coord.v1.Admin.Sessions:input_type -> coord.v1.SessionsRequest
-	10, // 16: coord.v1.Admin.Init:input_type -> coord.v1.InitRequest
-	12, // 17: coord.v1.Admin.MoveLeader:input_type -> coord.v1.MoveLeaderRequest
-	14, // 18: coord.v1.Admin.Snapshot:input_type -> coord.v1.SnapshotRequest
-	16, // 19: coord.v1.Admin.RemoveMember:input_type -> coord.v1.RemoveMemberRequest
-	18, // 20: coord.v1.Admin.PromoteMember:input_type -> coord.v1.PromoteMemberRequest
-	20, // 21: coord.v1.Admin.Backup:input_type -> coord.v1.BackupRequest
-	23, // 22: coord.v1.Admin.Restore:input_type -> coord.v1.RestoreRequest
-	26, // 23: coord.v1.Admin.Upgrade:input_type -> coord.v1.UpgradeRequest
-	2,  // 24: coord.v1.Admin.Status:output_type -> coord.v1.StatusReply
-	6,  // 25: coord.v1.Admin.Stats:output_type -> coord.v1.StatsReply
-	8,  // 26: coord.v1.Admin.Sessions:output_type -> coord.v1.SessionsReply
-	11, // 27: coord.v1.Admin.Init:output_type -> coord.v1.InitReply
-	13, // 28: coord.v1.Admin.MoveLeader:output_type -> coord.v1.MoveLeaderReply
-	15, // 29: coord.v1.Admin.Snapshot:output_type -> coord.v1.SnapshotReply
-	17, // 30: coord.v1.Admin.RemoveMember:output_type -> coord.v1.RemoveMemberReply
-	19, // 31: coord.v1.Admin.PromoteMember:output_type -> coord.v1.PromoteMemberReply
-	21, // 32: coord.v1.Admin.Backup:output_type -> coord.v1.BackupReply
-	25, // 33: coord.v1.Admin.Restore:output_type -> coord.v1.RestoreReply
-	27, // 34: coord.v1.Admin.Upgrade:output_type -> coord.v1.UpgradeReply
-	24, // [24:35] is the sub-list for method output_type
-	13, // [13:24] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	5,  // 3: coord.v1.Member.disk:type_name -> coord.v1.Disk
+	10, // 4: coord.v1.SessionsReply.sessions:type_name -> coord.v1.SessionInfo
+	29, // 5: coord.v1.InitReply.error:type_name -> coord.v1.Error
+	29, // 6: coord.v1.MoveLeaderReply.error:type_name -> coord.v1.Error
+	29, // 7: coord.v1.SnapshotReply.error:type_name -> coord.v1.Error
+	29, // 8: coord.v1.RemoveMemberReply.error:type_name -> coord.v1.Error
+	29, // 9: coord.v1.PromoteMemberReply.error:type_name -> coord.v1.Error
+	23, // 10: coord.v1.BackupReply.info:type_name -> coord.v1.BackupInfo
+	25, // 11: coord.v1.RestoreRequest.begin:type_name -> coord.v1.RestoreBegin
+	29, // 12: coord.v1.RestoreReply.error:type_name -> coord.v1.Error
+	29, // 13: coord.v1.UpgradeReply.error:type_name -> coord.v1.Error
+	1,  // 14: coord.v1.Admin.Status:input_type -> coord.v1.StatusRequest
+	6,  // 15: coord.v1.Admin.Stats:input_type -> coord.v1.StatsRequest
+	8,  // 16: coord.v1.Admin.Sessions:input_type -> coord.v1.SessionsRequest
+	11, // 17: coord.v1.Admin.Init:input_type -> coord.v1.InitRequest
+	13, // 18: coord.v1.Admin.MoveLeader:input_type -> coord.v1.MoveLeaderRequest
+	15, // 19: coord.v1.Admin.Snapshot:input_type -> coord.v1.SnapshotRequest
+	17, // 20: coord.v1.Admin.RemoveMember:input_type -> coord.v1.RemoveMemberRequest
+	19, // 21: coord.v1.Admin.PromoteMember:input_type -> coord.v1.PromoteMemberRequest
+	21, // 22: coord.v1.Admin.Backup:input_type -> coord.v1.BackupRequest
+	24, // 23: coord.v1.Admin.Restore:input_type -> coord.v1.RestoreRequest
+	27, // 24: coord.v1.Admin.Upgrade:input_type -> coord.v1.UpgradeRequest
+	2,  // 25: coord.v1.Admin.Status:output_type -> coord.v1.StatusReply
+	7,  // 26: coord.v1.Admin.Stats:output_type -> coord.v1.StatsReply
+	9,  // 27: coord.v1.Admin.Sessions:output_type -> coord.v1.SessionsReply
+	12, // 28: coord.v1.Admin.Init:output_type -> coord.v1.InitReply
+	14, // 29: coord.v1.Admin.MoveLeader:output_type -> coord.v1.MoveLeaderReply
+	16, // 30: coord.v1.Admin.Snapshot:output_type -> coord.v1.SnapshotReply
+	18, // 31: coord.v1.Admin.RemoveMember:output_type -> coord.v1.RemoveMemberReply
+	20, // 32: coord.v1.Admin.PromoteMember:output_type -> coord.v1.PromoteMemberReply
+	22, // 33: coord.v1.Admin.Backup:output_type -> coord.v1.BackupReply
+	26, // 34: coord.v1.Admin.Restore:output_type -> coord.v1.RestoreReply
+	28, // 35: coord.v1.Admin.Upgrade:output_type -> coord.v1.UpgradeReply
+	25, // [25:36] is the sub-list for method output_type
+	14, // [14:25] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_admin_proto_init() }
@@ -2351,7 +2481,7 @@ func file_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_proto_rawDesc), len(file_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

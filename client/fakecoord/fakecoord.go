@@ -39,6 +39,7 @@ type Cluster struct {
 	mu       sync.Mutex
 	thawed   *sync.Cond
 	frozen   bool
+	full     bool // the disks of the servers
 	zxid     uint64
 	floor    uint64 // history is known for changes behind it
 	nodes    map[string]*node
@@ -91,6 +92,14 @@ func New(t testing.TB, n int) *Cluster {
 		}
 	})
 	return c
+}
+
+// FullDisks makes the servers refuse writes, as long as on is true, that do more
+// than delete: the number of such a write is used up.
+func (c *Cluster) FullDisks(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.full = on
 }
 
 // Target is what to dial, with the option that DialOption returns.

@@ -282,6 +282,10 @@ func (c *Cluster) enter(h *coordpb.Hello) (s *session, current uint64, bad coord
 func (s *Server) Write(ctx context.Context, r *coordpb.WriteRequest) (*coordpb.WriteReply, error) {
 	c := s.c
 	c.mu.Lock()
+	if c.full && !takesAway(r.Write) {
+		defer c.mu.Unlock()
+		return &coordpb.WriteReply{Error: code(coordpb.Code_CODE_DISK_FULL, "no room")}, nil
+	}
 	if s.notNow != coordpb.Code_CODE_OK {
 		defer c.mu.Unlock()
 		return &coordpb.WriteReply{Error: code(s.notNow, "")}, nil

@@ -2,6 +2,7 @@ package fakecoord
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -299,12 +300,21 @@ func (c *Cluster) numbered(s *session, r *coordpb.Request) *coordpb.Reply {
 	case r.Close:
 		c.endLocked(s, coordpb.Cause_CAUSE_SESSION_CLOSED, coordpb.SessionEnd_SESSION_END_CLOSED)
 		reply = &coordpb.Reply{Zxid: c.zxid}
+	case c.full && !takesAway(r.Write):
+		reply = &coordpb.Reply{Zxid: c.zxid, Error: code(coordpb.Code_CODE_DISK_FULL, "no room")}
 	default:
 		reply = c.apply(r.Write, s)
 	}
 	reply.Seq = r.Seq
 	s.results[r.Seq] = reply
 	return reply
+}
+
+// takesAway says that a write only deletes.
+func takesAway(w *coordpb.Write) bool {
+	return !slices.ContainsFunc(w.Ops, func(op *coordpb.Op) bool {
+		return op.Kind != coordpb.Op_KIND_DELETE && op.Kind != coordpb.Op_KIND_CHECK
+	})
 }
 
 func (c *Cluster) acknowledge(s *session, ack uint64) {

@@ -818,6 +818,8 @@ type ReportReply struct {
 	FeatureLevel  uint32      `protobuf:"varint,8,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // agreed on
 	EqualUpTo     uint64      `protobuf:"varint,9,opt,name=equal_up_to,json=equalUpTo,proto3" json:"equal_up_to,omitempty"`        // with differs: the last index compared before at which it was equal; 0 unknown
 	Formed        bool        `protobuf:"varint,20,opt,name=formed,proto3" json:"formed,omitempty"`                                // the cluster is
+	DiskSpent     bool        `protobuf:"varint,30,opt,name=disk_spent,json=diskSpent,proto3" json:"disk_spent,omitempty"`         // disk_full, and nothing at all is written
+	DiskWhy       string      `protobuf:"bytes,31,opt,name=disk_why,json=diskWhy,proto3" json:"disk_why,omitempty"`                // disk_full: who is short of room
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -922,6 +924,20 @@ func (x *ReportReply) GetFormed() bool {
 	return false
 }
 
+func (x *ReportReply) GetDiskSpent() bool {
+	if x != nil {
+		return x.DiskSpent
+	}
+	return false
+}
+
+func (x *ReportReply) GetDiskWhy() string {
+	if x != nil {
+		return x.DiskWhy
+	}
+	return ""
+}
+
 type ServerState struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -940,6 +956,7 @@ type ServerState struct {
 	FeatureLevel     uint32                 `protobuf:"varint,14,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest it knows
 	Observer         bool                   `protobuf:"varint,15,opt,name=observer,proto3" json:"observer,omitempty"`
 	RoleSinceMs      int64                  `protobuf:"varint,20,opt,name=role_since_ms,json=roleSinceMs,proto3" json:"role_since_ms,omitempty"` // ago; since the server started at most
+	Disk             *Disk                  `protobuf:"bytes,30,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1086,6 +1103,114 @@ func (x *ServerState) GetRoleSinceMs() int64 {
 	return 0
 }
 
+func (x *ServerState) GetDisk() *Disk {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+// Disk is the room of a server, in bytes.
+type Disk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Store         int64                  `protobuf:"varint,1,opt,name=store,proto3" json:"store,omitempty"`       // its data directory takes, without the reserve
+	Free          int64                  `protobuf:"varint,2,opt,name=free,proto3" json:"free,omitempty"`         // beside the reserve
+	Reserve       int64                  `protobuf:"varint,3,opt,name=reserve,proto3" json:"reserve,omitempty"`   // as configured
+	Held          int64                  `protobuf:"varint,4,opt,name=held,proto3" json:"held,omitempty"`         // of the reserve
+	Budget        int64                  `protobuf:"varint,5,opt,name=budget,proto3" json:"budget,omitempty"`     // of store
+	Snapshot      int64                  `protobuf:"varint,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // the newest one
+	Spent         bool                   `protobuf:"varint,7,opt,name=spent,proto3" json:"spent,omitempty"`       // next to nothing is left
+	Trouble       string                 `protobuf:"bytes,8,opt,name=trouble,proto3" json:"trouble,omitempty"`    // why there is no snapshot that was due
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Disk) Reset() {
+	*x = Disk{}
+	mi := &file_peer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Disk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Disk) ProtoMessage() {}
+
+func (x *Disk) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Disk.ProtoReflect.Descriptor instead.
+func (*Disk) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Disk) GetStore() int64 {
+	if x != nil {
+		return x.Store
+	}
+	return 0
+}
+
+func (x *Disk) GetFree() int64 {
+	if x != nil {
+		return x.Free
+	}
+	return 0
+}
+
+func (x *Disk) GetReserve() int64 {
+	if x != nil {
+		return x.Reserve
+	}
+	return 0
+}
+
+func (x *Disk) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *Disk) GetBudget() int64 {
+	if x != nil {
+		return x.Budget
+	}
+	return 0
+}
+
+func (x *Disk) GetSnapshot() int64 {
+	if x != nil {
+		return x.Snapshot
+	}
+	return 0
+}
+
+func (x *Disk) GetSpent() bool {
+	if x != nil {
+		return x.Spent
+	}
+	return false
+}
+
+func (x *Disk) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 type ForwardRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`      // first message: who
@@ -1097,7 +1222,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1234,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[13]
+	mi := &file_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1247,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{13}
+	return file_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForwardRequest) GetId() string {
@@ -1156,7 +1281,7 @@ type ForwardReply struct {
 
 func (x *ForwardReply) Reset() {
 	*x = ForwardReply{}
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1293,7 @@ func (x *ForwardReply) String() string {
 func (*ForwardReply) ProtoMessage() {}
 
 func (x *ForwardReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[14]
+	mi := &file_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1306,7 @@ func (x *ForwardReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardReply.ProtoReflect.Descriptor instead.
 func (*ForwardReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{14}
+	return file_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ForwardReply) GetRefused() string {
@@ -1206,7 +1331,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1343,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[15]
+	mi := &file_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1356,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{15}
+	return file_peer_proto_rawDescGZIP(), []int{16}
 }
 
 type MembersReply struct {
@@ -1245,7 +1370,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1382,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[16]
+	mi := &file_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1395,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{16}
+	return file_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MembersReply) GetMembers() []*MembersReply_Member {
@@ -1303,7 +1428,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1440,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[17]
+	mi := &file_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1453,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{17}
+	return file_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TransferRequest) GetTo() string {
@@ -1348,7 +1473,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1485,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[18]
+	mi := &file_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1498,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{18}
+	return file_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TransferReply) GetLeader() string {
@@ -1401,7 +1526,7 @@ type ChangeMemberRequest struct {
 
 func (x *ChangeMemberRequest) Reset() {
 	*x = ChangeMemberRequest{}
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1538,7 @@ func (x *ChangeMemberRequest) String() string {
 func (*ChangeMemberRequest) ProtoMessage() {}
 
 func (x *ChangeMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[19]
+	mi := &file_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1551,7 @@ func (x *ChangeMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMemberRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMemberRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{19}
+	return file_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ChangeMemberRequest) GetName() string {
@@ -1464,7 +1589,7 @@ type ChangeMemberReply struct {
 
 func (x *ChangeMemberReply) Reset() {
 	*x = ChangeMemberReply{}
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1601,7 @@ func (x *ChangeMemberReply) String() string {
 func (*ChangeMemberReply) ProtoMessage() {}
 
 func (x *ChangeMemberReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[20]
+	mi := &file_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1614,7 @@ func (x *ChangeMemberReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMemberReply.ProtoReflect.Descriptor instead.
 func (*ChangeMemberReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{20}
+	return file_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ChangeMemberReply) GetId() string {
@@ -1543,7 +1668,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1680,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[21]
+	mi := &file_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1693,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{21}
+	return file_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpgradeRequest) GetRaise() bool {
@@ -1590,7 +1715,7 @@ type UpgradeReply struct {
 
 func (x *UpgradeReply) Reset() {
 	*x = UpgradeReply{}
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1727,7 @@ func (x *UpgradeReply) String() string {
 func (*UpgradeReply) ProtoMessage() {}
 
 func (x *UpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[22]
+	mi := &file_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1740,7 @@ func (x *UpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeReply.ProtoReflect.Descriptor instead.
 func (*UpgradeReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{22}
+	return file_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UpgradeReply) GetLevel() uint32 {
@@ -1656,7 +1781,7 @@ type LeaderLostRequest struct {
 
 func (x *LeaderLostRequest) Reset() {
 	*x = LeaderLostRequest{}
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1793,7 @@ func (x *LeaderLostRequest) String() string {
 func (*LeaderLostRequest) ProtoMessage() {}
 
 func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[23]
+	mi := &file_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1806,7 @@ func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostRequest.ProtoReflect.Descriptor instead.
 func (*LeaderLostRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{23}
+	return file_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaderLostRequest) GetTerm() uint64 {
@@ -1711,7 +1836,7 @@ type LeaderLostReply struct {
 
 func (x *LeaderLostReply) Reset() {
 	*x = LeaderLostReply{}
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1848,7 @@ func (x *LeaderLostReply) String() string {
 func (*LeaderLostReply) ProtoMessage() {}
 
 func (x *LeaderLostReply) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[24]
+	mi := &file_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1861,7 @@ func (x *LeaderLostReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostReply.ProtoReflect.Descriptor instead.
 func (*LeaderLostReply) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{24}
+	return file_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaderLostReply) GetLost() bool {
@@ -1781,7 +1906,7 @@ type MembersReply_Member struct {
 
 func (x *MembersReply_Member) Reset() {
 	*x = MembersReply_Member{}
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1918,7 @@ func (x *MembersReply_Member) String() string {
 func (*MembersReply_Member) ProtoMessage() {}
 
 func (x *MembersReply_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[25]
+	mi := &file_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1931,7 @@ func (x *MembersReply_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply_Member.ProtoReflect.Descriptor instead.
 func (*MembersReply_Member) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{16, 0}
+	return file_peer_proto_rawDescGZIP(), []int{17, 0}
 }
 
 func (x *MembersReply_Member) GetState() *ServerState {
@@ -1923,7 +2048,7 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x15\n" +
-	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"\xbd\x02\n" +
+	"\x06age_us\x18\x03 \x01(\x03R\x05ageUs\"\xf7\x02\n" +
 	"\vReportReply\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\x12\x18\n" +
@@ -1934,7 +2059,10 @@ const file_peer_proto_rawDesc = "" +
 	"\x05alarm\x18\a \x01(\tR\x05alarm\x12#\n" +
 	"\rfeature_level\x18\b \x01(\rR\ffeatureLevel\x12\x1e\n" +
 	"\vequal_up_to\x18\t \x01(\x04R\tequalUpTo\x12\x16\n" +
-	"\x06formed\x18\x14 \x01(\bR\x06formed\"\xed\x03\n" +
+	"\x06formed\x18\x14 \x01(\bR\x06formed\x12\x1d\n" +
+	"\n" +
+	"disk_spent\x18\x1e \x01(\bR\tdiskSpent\x12\x19\n" +
+	"\bdisk_why\x18\x1f \x01(\tR\adiskWhy\"\x96\x04\n" +
 	"\vServerState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
@@ -1952,7 +2080,17 @@ const file_peer_proto_rawDesc = "" +
 	"\bdisk_low\x18\r \x01(\bR\adiskLow\x12#\n" +
 	"\rfeature_level\x18\x0e \x01(\rR\ffeatureLevel\x12\x1a\n" +
 	"\bobserver\x18\x0f \x01(\bR\bobserver\x12\"\n" +
-	"\rrole_since_ms\x18\x14 \x01(\x03R\vroleSinceMs\"P\n" +
+	"\rrole_since_ms\x18\x14 \x01(\x03R\vroleSinceMs\x12'\n" +
+	"\x04disk\x18\x1e \x01(\v2\x13.coord.peer.v1.DiskR\x04disk\"\xc2\x01\n" +
+	"\x04Disk\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\x03R\x05store\x12\x12\n" +
+	"\x04free\x18\x02 \x01(\x03R\x04free\x12\x18\n" +
+	"\areserve\x18\x03 \x01(\x03R\areserve\x12\x12\n" +
+	"\x04held\x18\x04 \x01(\x03R\x04held\x12\x16\n" +
+	"\x06budget\x18\x05 \x01(\x03R\x06budget\x12\x1a\n" +
+	"\bsnapshot\x18\x06 \x01(\x03R\bsnapshot\x12\x14\n" +
+	"\x05spent\x18\a \x01(\bR\x05spent\x12\x18\n" +
+	"\atrouble\x18\b \x01(\tR\atrouble\"P\n" +
 	"\x0eForwardRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1a\n" +
@@ -2032,7 +2170,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_peer_proto_goTypes = []any{
 	(*DiscoverRequest)(nil),     // 0: coord.peer.v1.DiscoverRequest
 	(*DiscoverReply)(nil),       // 1: coord.peer.v1.DiscoverReply
@@ -2047,54 +2185,56 @@ var file_peer_proto_goTypes = []any{
 	(*HeardSession)(nil),        // 10: coord.peer.v1.HeardSession
 	(*ReportReply)(nil),         // 11: coord.peer.v1.ReportReply
 	(*ServerState)(nil),         // 12: coord.peer.v1.ServerState
-	(*ForwardRequest)(nil),      // 13: coord.peer.v1.ForwardRequest
-	(*ForwardReply)(nil),        // 14: coord.peer.v1.ForwardReply
-	(*MembersRequest)(nil),      // 15: coord.peer.v1.MembersRequest
-	(*MembersReply)(nil),        // 16: coord.peer.v1.MembersReply
-	(*TransferRequest)(nil),     // 17: coord.peer.v1.TransferRequest
-	(*TransferReply)(nil),       // 18: coord.peer.v1.TransferReply
-	(*ChangeMemberRequest)(nil), // 19: coord.peer.v1.ChangeMemberRequest
-	(*ChangeMemberReply)(nil),   // 20: coord.peer.v1.ChangeMemberReply
-	(*UpgradeRequest)(nil),      // 21: coord.peer.v1.UpgradeRequest
-	(*UpgradeReply)(nil),        // 22: coord.peer.v1.UpgradeReply
-	(*LeaderLostRequest)(nil),   // 23: coord.peer.v1.LeaderLostRequest
-	(*LeaderLostReply)(nil),     // 24: coord.peer.v1.LeaderLostReply
-	(*MembersReply_Member)(nil), // 25: coord.peer.v1.MembersReply.Member
+	(*Disk)(nil),                // 13: coord.peer.v1.Disk
+	(*ForwardRequest)(nil),      // 14: coord.peer.v1.ForwardRequest
+	(*ForwardReply)(nil),        // 15: coord.peer.v1.ForwardReply
+	(*MembersRequest)(nil),      // 16: coord.peer.v1.MembersRequest
+	(*MembersReply)(nil),        // 17: coord.peer.v1.MembersReply
+	(*TransferRequest)(nil),     // 18: coord.peer.v1.TransferRequest
+	(*TransferReply)(nil),       // 19: coord.peer.v1.TransferReply
+	(*ChangeMemberRequest)(nil), // 20: coord.peer.v1.ChangeMemberRequest
+	(*ChangeMemberReply)(nil),   // 21: coord.peer.v1.ChangeMemberReply
+	(*UpgradeRequest)(nil),      // 22: coord.peer.v1.UpgradeRequest
+	(*UpgradeReply)(nil),        // 23: coord.peer.v1.UpgradeReply
+	(*LeaderLostRequest)(nil),   // 24: coord.peer.v1.LeaderLostRequest
+	(*LeaderLostReply)(nil),     // 25: coord.peer.v1.LeaderLostReply
+	(*MembersReply_Member)(nil), // 26: coord.peer.v1.MembersReply.Member
 }
 var file_peer_proto_depIdxs = []int32{
 	10, // 0: coord.peer.v1.ReportRequest.heard:type_name -> coord.peer.v1.HeardSession
 	12, // 1: coord.peer.v1.ReportRequest.self:type_name -> coord.peer.v1.ServerState
 	9,  // 2: coord.peer.v1.ReportRequest.digests:type_name -> coord.peer.v1.DigestMark
 	9,  // 3: coord.peer.v1.ReportReply.differs:type_name -> coord.peer.v1.DigestMark
-	25, // 4: coord.peer.v1.MembersReply.members:type_name -> coord.peer.v1.MembersReply.Member
-	12, // 5: coord.peer.v1.MembersReply.Member.state:type_name -> coord.peer.v1.ServerState
-	0,  // 6: coord.peer.v1.Peer.Discover:input_type -> coord.peer.v1.DiscoverRequest
-	2,  // 7: coord.peer.v1.Peer.Join:input_type -> coord.peer.v1.JoinRequest
-	4,  // 8: coord.peer.v1.Peer.Terms:input_type -> coord.peer.v1.TermRequest
-	6,  // 9: coord.peer.v1.Peer.ReadIndexes:input_type -> coord.peer.v1.ReadIndexRequest
-	8,  // 10: coord.peer.v1.Peer.Reports:input_type -> coord.peer.v1.ReportRequest
-	13, // 11: coord.peer.v1.Peer.Forward:input_type -> coord.peer.v1.ForwardRequest
-	15, // 12: coord.peer.v1.Peer.Members:input_type -> coord.peer.v1.MembersRequest
-	17, // 13: coord.peer.v1.Peer.Transfer:input_type -> coord.peer.v1.TransferRequest
-	19, // 14: coord.peer.v1.Peer.ChangeMember:input_type -> coord.peer.v1.ChangeMemberRequest
-	21, // 15: coord.peer.v1.Peer.Upgrade:input_type -> coord.peer.v1.UpgradeRequest
-	23, // 16: coord.peer.v1.Peer.LeaderLost:input_type -> coord.peer.v1.LeaderLostRequest
-	1,  // 17: coord.peer.v1.Peer.Discover:output_type -> coord.peer.v1.DiscoverReply
-	3,  // 18: coord.peer.v1.Peer.Join:output_type -> coord.peer.v1.JoinReply
-	5,  // 19: coord.peer.v1.Peer.Terms:output_type -> coord.peer.v1.TermReply
-	7,  // 20: coord.peer.v1.Peer.ReadIndexes:output_type -> coord.peer.v1.ReadIndexReply
-	11, // 21: coord.peer.v1.Peer.Reports:output_type -> coord.peer.v1.ReportReply
-	14, // 22: coord.peer.v1.Peer.Forward:output_type -> coord.peer.v1.ForwardReply
-	16, // 23: coord.peer.v1.Peer.Members:output_type -> coord.peer.v1.MembersReply
-	18, // 24: coord.peer.v1.Peer.Transfer:output_type -> coord.peer.v1.TransferReply
-	20, // 25: coord.peer.v1.Peer.ChangeMember:output_type -> coord.peer.v1.ChangeMemberReply
-	22, // 26: coord.peer.v1.Peer.Upgrade:output_type -> coord.peer.v1.UpgradeReply
-	24, // 27: coord.peer.v1.Peer.LeaderLost:output_type -> coord.peer.v1.LeaderLostReply
-	17, // [17:28] is the sub-list for method output_type
-	6,  // [6:17] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	13, // 4: coord.peer.v1.ServerState.disk:type_name -> coord.peer.v1.Disk
+	26, // 5: coord.peer.v1.MembersReply.members:type_name -> coord.peer.v1.MembersReply.Member
+	12, // 6: coord.peer.v1.MembersReply.Member.state:type_name -> coord.peer.v1.ServerState
+	0,  // 7: coord.peer.v1.Peer.Discover:input_type -> coord.peer.v1.DiscoverRequest
+	2,  // 8: coord.peer.v1.Peer.Join:input_type -> coord.peer.v1.JoinRequest
+	4,  // 9: coord.peer.v1.Peer.Terms:input_type -> coord.peer.v1.TermRequest
+	6,  // 10: coord.peer.v1.Peer.ReadIndexes:input_type -> coord.peer.v1.ReadIndexRequest
+	8,  // 11: coord.peer.v1.Peer.Reports:input_type -> coord.peer.v1.ReportRequest
+	14, // 12: coord.peer.v1.Peer.Forward:input_type -> coord.peer.v1.ForwardRequest
+	16, // 13: coord.peer.v1.Peer.Members:input_type -> coord.peer.v1.MembersRequest
+	18, // 14: coord.peer.v1.Peer.Transfer:input_type -> coord.peer.v1.TransferRequest
+	20, // 15: coord.peer.v1.Peer.ChangeMember:input_type -> coord.peer.v1.ChangeMemberRequest
+	22, // 16: coord.peer.v1.Peer.Upgrade:input_type -> coord.peer.v1.UpgradeRequest
+	24, // 17: coord.peer.v1.Peer.LeaderLost:input_type -> coord.peer.v1.LeaderLostRequest
+	1,  // 18: coord.peer.v1.Peer.Discover:output_type -> coord.peer.v1.DiscoverReply
+	3,  // 19: coord.peer.v1.Peer.Join:output_type -> coord.peer.v1.JoinReply
+	5,  // 20: coord.peer.v1.Peer.Terms:output_type -> coord.peer.v1.TermReply
+	7,  // 21: coord.peer.v1.Peer.ReadIndexes:output_type -> coord.peer.v1.ReadIndexReply
+	11, // 22: coord.peer.v1.Peer.Reports:output_type -> coord.peer.v1.ReportReply
+	15, // 23: coord.peer.v1.Peer.Forward:output_type -> coord.peer.v1.ForwardReply
+	17, // 24: coord.peer.v1.Peer.Members:output_type -> coord.peer.v1.MembersReply
+	19, // 25: coord.peer.v1.Peer.Transfer:output_type -> coord.peer.v1.TransferReply
+	21, // 26: coord.peer.v1.Peer.ChangeMember:output_type -> coord.peer.v1.ChangeMemberReply
+	23, // 27: coord.peer.v1.Peer.Upgrade:output_type -> coord.peer.v1.UpgradeReply
+	25, // 28: coord.peer.v1.Peer.LeaderLost:output_type -> coord.peer.v1.LeaderLostReply
+	18, // [18:29] is the sub-list for method output_type
+	7,  // [7:18] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -2108,7 +2248,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

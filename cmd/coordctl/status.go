@@ -58,6 +58,8 @@ type memberItem struct {
 	RoleSinceMs   *int64 `json:"roleSinceMs,omitempty"`
 	LastContactMs *int64 `json:"lastContactMs,omitempty"`
 	Detail        string `json:"detail,omitempty"`
+	// Disk is the room of the server; nil: nothing is known of it.
+	Disk *diskItem `json:"disk,omitempty"`
 }
 
 var roleNames = map[coordpb.Member_Role]string{
@@ -73,7 +75,7 @@ func newMemberItem(m *coordpb.Member, newest uint64) memberItem {
 	item := memberItem{
 		Name: m.Name, Role: roleNames[m.Role], Ready: m.Ready, InContact: m.InContact,
 		Peer: m.PeerAddress, GRPC: m.GrpcAddress, HTTP: m.HttpAddress, Version: m.Version,
-		Sessions: m.Sessions, UptimeMs: m.UptimeMs, Detail: m.Detail, State: "ok",
+		Sessions: m.Sessions, UptimeMs: m.UptimeMs, Detail: m.Detail, State: "ok", Disk: newDiskItem(m.Disk),
 		ID: m.Id, RoleSinceMs: ifKnown(m.RoleSinceMs), LastContactMs: ifKnown(m.LastContactMs),
 	}
 	if newest >= m.AppliedIndex {
@@ -98,7 +100,7 @@ func ifKnown(ms int64) *int64 {
 
 // ok says whether the server does its part in full.
 func (m *memberItem) ok() bool {
-	return m.InContact && m.Ready && (m.Role == "leader" || m.Role == "follower" || m.Role == "observer")
+	return m.InContact && m.Ready && (m.votes() || m.Role == "observer") && !m.Disk.short()
 }
 
 func newStatusCmd(e *env) *cobra.Command {
@@ -202,6 +204,7 @@ func (st *clusterStatus) fill(r *coordpb.StatusReply) {
 		st.Healthy = st.Healthy && item.ok()
 		st.Servers = append(st.Servers, item)
 	}
+	st.weighDisks()
 }
 
 // summary is the first line: how many servers work and how many may still fail.
@@ -247,19 +250,22 @@ func (e *env) printStatus(w io.Writer, st *clusterStatus) error {
 			fmt.Fprintf(w, "%s is %s: %s\n", m.Name, m.State, m.Detail)
 		}
 	}
+	for _, note := range st.diskNotes() {
+		fmt.Fprintln(w, note)
+	}
 	return e.printTable(memberTable(st.Servers))
 }
 
 func memberTable(members []memberItem) table {
 	t := table{
 		header: []string{"NODE", "ROLE", "STATE", "BEHIND", "CLIENTS", "UP", "VERSION", "GRPC"},
-		wide:   []string{"PEER", "HTTP", "DETAIL"},
+		wide:   []string{"STORE", "FREE", "PEER", "HTTP", "DETAIL"},
 	}
 	for i := range members {
 		m := &members[i]
 		t.rows = append(t.rows, []string{
 			m.Name, m.Role, m.State, dash(m.Behind), strconv.FormatInt(m.Sessions, 10), m.up(), dash(m.Version), dash(m.GRPC),
-			dash(m.Peer), dash(m.HTTP), dash(m.Detail),
+			m.Disk.store(), m.Disk.free(), dash(m.Peer), dash(m.HTTP), dash(m.Detail),
 		})
 	}
 	return t

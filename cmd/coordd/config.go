@@ -123,6 +123,7 @@ type RaftConfig struct {
 	Lease           time.Duration `yaml:"lease" help:"a leader without a quorum for this long steps down"`
 	WriteDeadline   time.Duration `yaml:"write_deadline" help:"a log write that takes longer ends the server, so that the others go on"`
 	SnapshotLogSize Size          `yaml:"snapshot_log_size" help:"write a snapshot after this much log"`
+	DiskReserve     Size          `yaml:"disk_reserve" help:"room kept on the disk for releases and ends of sessions; writes are refused when less than as much again is free; 0: none"`
 	LogStore        string        `yaml:"log_store" help:"wal (one flush a write) or boltdb (two)"`
 }
 
@@ -155,7 +156,7 @@ func defaultConfig() Config {
 		},
 		Raft: RaftConfig{
 			Heartbeat: 200 * time.Millisecond, Election: 200 * time.Millisecond, Lease: 100 * time.Millisecond,
-			WriteDeadline: 5 * time.Second, SnapshotLogSize: 64 << 20, LogStore: "wal",
+			WriteDeadline: 5 * time.Second, SnapshotLogSize: 64 << 20, DiskReserve: 64 << 20, LogStore: "wal",
 		},
 		ZooKeeper: ZooKeeperConfig{FrameSize: wire.MaxFrameBytes, Words: []string{"srvr", "ruok", "isro"}},
 

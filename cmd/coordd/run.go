@@ -187,10 +187,19 @@ func clusterConfig(c *Config, self cluster.Peer, peers []cluster.Peer, log *slog
 		Lease:           c.Raft.Lease,
 		WriteDeadline:   c.Raft.WriteDeadline,
 		SnapshotLogSize: int64(c.Raft.SnapshotLogSize),
+		DiskReserve:     diskReserve(c.Raft.DiskReserve),
 		LogStore:        c.Raft.LogStore,
 		SessionMin:      c.Session.Min,
 		Logger:          log,
 	}
+}
+
+// diskReserve is the setting as package cluster takes it, where 0 is the default.
+func diskReserve(s Size) int64 {
+	if s == 0 {
+		return -1
+	}
+	return int64(s)
 }
 
 func limits(l LimitsConfig) server.Limits {
