@@ -163,7 +163,7 @@ func (l *load) again(ctx context.Context, name string, i int, live func(context.
 			continue
 		}
 		w := &worker{Client: c, l: l, name: fmt.Sprintf("%s.%d", name, life), rnd: rnd}
-		if err := live(ctx, w); err != nil && ctx.Err() == nil && c.Session().Context().Err() == nil {
+		if err := live(ctx, w); err != nil && ctx.Err() == nil && w.lives() {
 			l.r.tell("%s goes on after: %v", w.name, err)
 			l.surprise(w.name, err)
 		}
@@ -186,6 +186,17 @@ func (l *load) work(ctx context.Context, w *worker) error {
 		time.Sleep(time.Duration(w.rnd.Int64N(int64(l.maxIdle))))
 	}
 	return nil
+}
+
+// lives says whether the session goes on. It gives its end a moment, which the
+// answer to a call may have overtaken.
+func (w *worker) lives() bool {
+	select {
+	case <-w.Session().Context().Done():
+		return false
+	case <-time.After(100 * time.Millisecond):
+		return true
+	}
 }
 
 // surprise fails the test for an error that no client should see as long as its

@@ -171,7 +171,7 @@ func (p *node) lastCall(trace, name string) string {
 }
 
 // numbers tell files apart that are the same to us: snapshots, segments of the log.
-var numbers = regexp.MustCompile(`[0-9]+`)
+var numbers = regexp.MustCompile(`[0-9a-f]{8,}|[0-9]+`)
 
 // fileIn names the file of the server's data that the text of a call names, ""
 // if it names none, as calls for sockets.
@@ -181,7 +181,7 @@ func (p *node) fileIn(call string) string {
 		return ""
 	}
 	end := strings.IndexAny(path, `>"`)
-	if end < 0 {
+	if end < 0 || end > 0 && path[0] != '/' { // another file beside the directory
 		return ""
 	}
 	return "DATA" + numbers.ReplaceAllString(path[:end], "N")
