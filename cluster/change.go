@@ -177,4 +177,3 @@ func findMember(servers []raft.Server, name string) (raft.Server, error) {
 		return raft.Server{}, fmt.Errorf("%w: %s is two servers, %s and %s: say which one", ErrNoMember, name, hits[0].ID, hits[1].ID)
 	}
 }
-
