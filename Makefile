@@ -34,6 +34,9 @@ fuzz: ## run each fuzz target for FUZZTIME (5m)
 chaos: setup-test ## 1,000 kills, kills at 200 system calls, and 30 minutes of faults: an hour or two
 	$(GO) test -count=1 -timeout 4h -v ./test/chaos -kills 1000 -points 200 -length 30m
 
+soak: ## run simulated clusters with new seeds for SOAK (1h), keep what fails in KEEP (soak)
+	GO="$(GO)" scripts/soak.sh
+
 bench: build ## run the benchmarks of the packages, and measure a cluster
 	GO="$(GO)" scripts/bench.sh
 

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Runs simulated clusters (test/sim) through random faults for hours, each with a
+# new seed. What a failing run leaves is kept: about.txt with the seed and what
+# was wrong, plan.txt, history.jsonl and log.txt.
+#
+# usage: scripts/soak.sh
+#
+# SOAK       for how long (1h)
+# SEED       the first seed; a new one without it. To repeat a run that failed:
+#            go test ./test/sim -run TestRandomSchedules -runs 1 -seed N
+# KEEP       the directory for failing runs (soak)
+# GO         the go command (go)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+GO=${GO:-go}
+SOAK=${SOAK:-1h}
+KEEP=${KEEP:-$PWD/soak}
+mkdir -p "$KEEP"
+echo "== simulated clusters for $SOAK; what fails is kept in $KEEP" >&2
+exec "$GO" test ./test/sim -count=1 -timeout 0 -v -run '^TestRandomSchedules$' \
+  -soak "$SOAK" -seed "${SEED:-0}" -keep "$KEEP"
