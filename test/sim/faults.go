@@ -88,8 +88,6 @@ func (w *world) endAndStart(s Step) bool {
 		return false
 	}
 	switch s.Kind {
-	case Kill:
-		p.kill()
 	case KillInWrite:
 		w.killInWrite(p, wrote)
 	case PowerLoss:
@@ -103,6 +101,8 @@ func (w *world) endAndStart(s Step) bool {
 	case Wipe:
 		defer w.wiping.Unlock()
 		return w.wipe(h, p, s)
+	default: // Kill
+		p.kill()
 	}
 	w.sleep(s.Lasts)
 	w.revive(h)
