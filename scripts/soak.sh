@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs simulated clusters (test/sim) through random faults for hours, each with a
-# new seed. What a failing run leaves is kept: about.txt with the seed and what
-# was wrong, plan.txt, history.jsonl and log.txt.
+# new seed. What a failing run leaves is kept: its seed and what was wrong, the
+# schedule, the history with drawings, and the servers' logs.
 #
 # usage: scripts/soak.sh
 #

@@ -78,6 +78,7 @@ func (w *world) dialFrom(m *machine, identity string, timeout time.Duration) (*c
 	defer cancel()
 	c, err := client.Dial(ctx, w.target(),
 		client.WithClock(m.now), client.WithLogger(w.clientLog), client.WithSessionTimeout(timeout), client.WithSessionName(m.host), client.WithIdentity(identity),
+		w.history.Tap(),
 		client.WithRetry(client.Backoff{Min: w.cfg.paces(0.25), Max: w.cfg.paces(5)}),
 		client.WithGRPCOptions(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return w.net.Dial(ctx, m.host, address)

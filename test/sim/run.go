@@ -153,7 +153,7 @@ func (w *world) assess(out *Outcome) {
 		w.wrong("%v", v)
 	}
 	if out.Wrong = w.failures; len(out.Wrong) > 0 {
-		out.Kept = w.keep()
+		out.Kept = w.keep(out)
 	}
 }
 
@@ -162,30 +162,25 @@ func (w *world) assess(out *Outcome) {
 // a row can be the reason.
 const boundPaces = 400
 
-// keep saves what a failed run leaves. It returns the directory.
-func (w *world) keep() string {
+// keep saves what a failed run leaves. It returns the directory, or why there is
+// none.
+func (w *world) keep(out *Outcome) string {
 	base := w.cfg.Keep
 	if base == "" {
 		base = os.TempDir()
 	}
 	dir := filepath.Join(base, fmt.Sprintf("coord-sim-%d", w.cfg.Seed))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	notes := []string{
+		fmt.Sprintf("seed %d", w.cfg.Seed),
+		fmt.Sprintf("%d servers, %d clients, %s at a pace of %s", w.cfg.Servers, w.cfg.Clients, w.cfg.Length, w.cfg.Pace),
+	}
+	if err := check.Save(dir, w.history, out.Violations, append(notes, out.Wrong...)...); err != nil {
 		return err.Error()
 	}
-	about := fmt.Sprintf("seed %d\nservers %d\nclients %d\nlength %s\npace %s\n\n", w.cfg.Seed, w.cfg.Servers, w.cfg.Clients, w.cfg.Length, w.cfg.Pace)
-	for _, f := range w.failures {
-		about += f + "\n"
-	}
-	for name, content := range map[string][]byte{
-		"about.txt": []byte(about), "plan.txt": []byte(describe(w.cfg.Plan)), "log.txt": w.journal.bytes(),
-	} {
+	for name, content := range map[string][]byte{"plan.txt": []byte(describe(w.cfg.Plan)), "log.txt": w.journal.bytes()} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			return err.Error()
 		}
-	}
-	if f, err := os.Create(filepath.Join(dir, "history.jsonl")); err == nil {
-		_ = w.history.Write(f)
-		_ = f.Close()
 	}
 	return dir
 }
