@@ -285,6 +285,10 @@ func TestEachViolationIsFound(t *testing.T) {
 		{"number twice", RuleSequence, "is followed by", []Record{numberedAs(alice, 0, 1, "/n-", "0000000007", 10), numberedAs(bob, 2, 3, "/n-", "0000000007", 11)}},
 		{"no number", RuleSequence, "no number", []Record{numberedAs(alice, 0, 1, "/n-", "", 10)}},
 		{"change not told", RuleWatch, "does not tell what", []Record{watching("/", 9), one, two, event(20, "changed", "/a", "two", 11, 0, true)}},
+		{"version that its watch cannot explain", RuleWatch, "has told 0 sets", []Record{
+			watching("/", 9), one, event(6, "created", "/a", "one", 10, 0, true), with(Unknown, "", set(bob, 6, 9, "/a", "two", 1, 0)),
+			read(alice, 20, 22, "/a", "one", 1, 10, 10),
+		}},
 		{"deletion not told", RuleWatch, "does not tell the deletion", []Record{
 			watching("/", 9), one, event(6, "created", "/a", "one", 10, 0, true), done(Delete, alice, 11, 12, "/a"),
 			create(alice, 14, 15, "/b", "b", 13), event(16, "created", "/b", "b", 13, 0, true),

@@ -48,6 +48,7 @@ func checkWatches(v *view) {
 		w.measure()
 		if w.watch.Recursive {
 			w.checkComplete(v)
+			w.checkVersions(v)
 			w.checkDeletes(v)
 		}
 	}
@@ -124,6 +125,34 @@ func (w *told) checkComplete(v *view) {
 			case !e.NoData && c.hasData && e.Data != c.data && !differ(c.records[:1]) && !severalWrites(c.records):
 				v.report(RuleWatch, c.path, append([]Record{*e}, c.records...), "the watch tells other data of %s", c.zxid)
 			}
+		}
+	}
+}
+
+// checkVersions counts the sets that the watch has told: the version of a znode is
+// how many there were.
+func (w *told) checkVersions(v *view) {
+	sets := map[string][]zxid.ID{}
+	for _, e := range w.events {
+		if e.Type == typeChanged {
+			sets[e.Path] = append(sets[e.Path], e.Zxid)
+		}
+	}
+	fleeting := v.fleeting()
+	check := func(r *Record) {
+		path, st := r.target(), r.Stat
+		if r.Outcome != Done || st.Czxid == 0 || fleeting[path] || !within(path, w.watch.Path) || !w.covers(st.Czxid-1, st.Mzxid) {
+			return
+		}
+		from, _ := slices.BinarySearch(sets[path], st.Czxid+1)
+		to, _ := slices.BinarySearch(sets[path], st.Mzxid+1)
+		if st.Version != int64(to-from) {
+			v.report(RuleWatch, path, []Record{*w.watch, *r}, "it has the version %d, and the watch of %s has told %d sets", st.Version, w.watch.Client, to-from)
+		}
+	}
+	for i := range v.all { // a transaction may set a path twice, and tell of both at its end
+		if r := &v.all[i]; r.Kind == Set || r.Kind == Get {
+			check(r)
 		}
 	}
 }
