@@ -130,6 +130,9 @@ var fixedSchedules = []fixed{
 
 // TestSchedulesThatBrokeTheFirstDesign runs each of them under the whole load.
 func TestSchedulesThatBrokeTheFirstDesign(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole clusters, for half a minute")
+	}
 	for _, f := range fixedSchedules {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()

@@ -20,9 +20,10 @@ var (
 const (
 	// wanted is the simulated time of all random runs, and less with -short.
 	wanted      = 10_000 * time.Minute
-	wantedShort = 40 * time.Minute
+	wantedShort = 20 * time.Minute
 	// runPaces is how long one of them is.
-	runPaces = 600
+	runPaces      = 600
+	runPacesShort = 100
 )
 
 func TestSameSeedGivesTheSameSchedule(t *testing.T) {
@@ -49,6 +50,9 @@ func variant(seed uint64) Config {
 		c.Pace = 200 * time.Millisecond
 	}
 	c.Length = c.paces(runPaces)
+	if testing.Short() {
+		c.Length = c.paces(runPacesShort)
+	}
 	return c
 }
 
