@@ -275,12 +275,13 @@ func (s *logStore) deleteStep(first, last uint64) error {
 // noteShorter lowers the note of the log's end before the end is deleted: the log
 // must never be shorter than noted.
 func (s *logStore) noteShorter(first, last uint64) error {
-	if end, _ := s.LastIndex(); last < end { // from memory: cannot fail
+	end, _ := s.LastIndex() // from memory: cannot fail
+	if last < end {
 		return nil
 	}
 	var at logPosition
 	var l raft.Log
-	if s.has(first-1) && s.read(first-1, &l) == nil {
+	if keep := min(end, first-1); s.has(keep) && s.read(keep, &l) == nil {
 		at = logPosition{l.Index, l.Term}
 	}
 	return s.watch.do("note the end of the log", func() error { return s.note(at, true) })

@@ -104,13 +104,24 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 	if err := s.settle(cfg); err != nil {
 		return nil, err
 	}
-	if err := checkTail(s.log, s.noted); err != nil {
+	if err := s.checkEnd(cfg); err != nil {
 		return nil, err
 	}
 	if err := repairLog(s.log, s.snaps); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// checkEnd refuses a log that has lost its end. Who begins a cluster anew from what
+// is left of the old one is told, and gets what is there.
+func (s *stores) checkEnd(cfg storeConfig) error {
+	err := checkTail(s.log, s.noted)
+	if err == nil || !cfg.recovering {
+		return err
+	}
+	cfg.log.Warn("recovering without what is lost", "error", err)
+	return s.log.noteShorter(s.noted.index+1, s.noted.index+1)
 }
 
 func (s *stores) openParts(cfg storeConfig) error {

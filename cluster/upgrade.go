@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/coordd/coord/cluster/peerpb"
 	"github.com/coordd/coord/fsm"
@@ -16,8 +20,8 @@ import (
 type Upgrade struct {
 	Level  uint32 // agreed on; servers that do not know it cannot take part
 	Common uint32 // the highest that every member knows
-	// Behind names the members that keep Common below what the leader knows, with
-	// the reason.
+	// Behind names the members that know less than another one, or cannot be asked,
+	// with the reason.
 	Behind []string
 }
 
@@ -26,7 +30,23 @@ type Upgrade struct {
 // know it can no longer be gone back to. A member that is not in contact may
 // know less than when it was last heard of, so while there is one nothing is
 // raised, and the error matches ErrRefused.
+//
+// While there is no leader it waits until ctx ends.
 func (n *Node) Upgrade(ctx context.Context, raise bool) (Upgrade, error) {
+	for {
+		changed := n.changed.C()
+		u, err := n.upgradeOnce(ctx, raise)
+		if !errors.Is(err, ErrNotLeader) || ctx.Err() != nil {
+			return u, err
+		}
+		pause(ctx, changed, upgradeRetry)
+	}
+}
+
+// upgradeRetry is how long to wait for the end of an election.
+const upgradeRetry = 50 * time.Millisecond
+
+func (n *Node) upgradeOnce(ctx context.Context, raise bool) (Upgrade, error) {
 	leader, _, ok := n.leader()
 	switch {
 	case !ok:
@@ -36,17 +56,21 @@ func (n *Node) Upgrade(ctx context.Context, raise bool) (Upgrade, error) {
 	}
 	client, err := n.peers.client(leader)
 	if err != nil {
-		return Upgrade{}, err
+		return Upgrade{}, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
 	rep, err := client.Upgrade(ctx, &peerpb.UpgradeRequest{Raise: raise})
-	if err != nil {
-		return Upgrade{}, err
+	if err != nil { // to raise it again changes nothing
+		return Upgrade{}, fmt.Errorf("%w: ask the leader %s: %w", ErrNotLeader, leader.name(), err)
 	}
 	u := Upgrade{rep.GetLevel(), rep.GetCommon(), rep.GetBehind()}
-	if rep.GetRefused() != "" {
-		return u, fmt.Errorf("%w: %s", ErrRefused, rep.GetRefused())
+	switch refused := rep.GetRefused(); {
+	case refused == "":
+		return u, nil
+	case strings.HasPrefix(refused, ErrNotLeader.Error()):
+		return u, ErrNotLeader
+	default:
+		return u, fmt.Errorf("%w: %s", ErrRefused, strings.TrimPrefix(refused, ErrRefused.Error()+": "))
 	}
-	return u, nil
 }
 
 // Upgrade implements peerpb.PeerServer.
@@ -70,7 +94,7 @@ func (n *Node) upgradeHere(ctx context.Context, raise bool) (Upgrade, error) {
 	case !raise || u.Common <= u.Level:
 		return u, nil
 	case absent > 0:
-		return u, fmt.Errorf("%w: %d of the members cannot be asked what they know: %v", ErrRefused, absent, u.Behind)
+		return u, fmt.Errorf("%w: %d of the members cannot be asked what they know: %s", ErrRefused, absent, strings.Join(u.Behind, ", "))
 	}
 	if err := n.raiseLevel(ctx, r, u.Common); err != nil {
 		return u, err
@@ -83,21 +107,24 @@ func (n *Node) upgradeHere(ctx context.Context, raise bool) (Upgrade, error) {
 // that are not in contact.
 func (n *Node) levels() (u Upgrade, absent int) {
 	u = Upgrade{Level: n.machine.FeatureLevel(), Common: n.featureLevel()}
+	known := map[serverID]uint32{n.id: n.featureLevel()}
+	newest := n.featureLevel()
 	for _, s := range n.members() {
 		id := serverID(s.ID)
 		state, _, ok := n.stateOfServer(id)
-		if !ok || !n.inContact(id) {
+		if !n.inContact(id) {
 			absent++
 			u.Behind = append(u.Behind, id.name()+" is not in contact")
-			if !ok {
-				continue
-			}
 		}
-		level := max(state.GetFeatureLevel(), 1) // the first release knew 1
-		if level < n.featureLevel() {
-			u.Behind = append(u.Behind, fmt.Sprintf("%s knows level %d", id.name(), level))
+		if ok {
+			known[id] = max(state.GetFeatureLevel(), 1) // the first release knew 1
+			u.Common, newest = min(u.Common, known[id]), max(newest, known[id])
 		}
-		u.Common = min(u.Common, level)
+	}
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		if known[id] < newest {
+			u.Behind = append(u.Behind, fmt.Sprintf("%s knows level %d", id.name(), known[id]))
+		}
 	}
 	return u, absent
 }
@@ -109,13 +136,13 @@ func (n *Node) raiseLevel(ctx context.Context, r *reign, level uint32) error {
 	select {
 	case err := <-done:
 		if err != nil {
-			return fmt.Errorf("raise the feature level to %d: %w", level, err)
+			return fmt.Errorf("%w: raise the feature level to %d: %w", ErrNotLeader, level, err)
 		}
 	case <-ctx.Done():
 		return fmt.Errorf("raise the feature level to %d, outcome unknown: %w", level, ctx.Err())
 	}
 	if n.machine.FeatureLevel() < level {
-		return fmt.Errorf("raise the feature level to %d: %w", level, errors.New("the leader has changed, ask again"))
+		return ErrNotLeader
 	}
 	n.log.Info("the cluster was raised", "event", "feature_level", "level", level)
 	return nil

@@ -53,13 +53,15 @@ func program(t testing.TB, name string) string {
 	return filepath.Join(builds.dir, name)
 }
 
+// build makes the program name, or, for name:tag, the one with a build tag.
 func build(name string) (err error) {
 	if builds.dir == "" {
 		if builds.dir, err = os.MkdirTemp("", "coord-test-bin-"); err != nil {
 			return err
 		}
 	}
-	cmd := exec.Command("go", "build", "-o", builds.dir, "github.com/coordd/coord/cmd/"+name)
+	base, tag, _ := strings.Cut(name, ":")
+	cmd := exec.Command("go", "build", "-tags", tag, "-o", filepath.Join(builds.dir, name), "github.com/coordd/coord/cmd/"+base)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build %s: %w\n%s", name, err, out)
 	}
@@ -84,6 +86,7 @@ type process struct {
 	cmd      *exec.Cmd
 	done     chan struct{}
 	extraEnv []string
+	binary   string // "": coordd as it is
 }
 
 // startProcesses runs n servers and waits until they are ready. extra is added
@@ -156,7 +159,11 @@ func (p *process) start() {
 		p.c.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(program(p.c.t, "coordd"), "run", "--config", p.c.conf)
+	binary := p.binary
+	if binary == "" {
+		binary = program(p.c.t, "coordd")
+	}
+	cmd := exec.Command(binary, "run", "--config", p.c.conf)
 	cmd.Env = append(os.Environ(),
 		"COORDD_NODE_NAME="+p.name,
 		"COORDD_NODE_DATA_DIR="+p.dataDir(),
