@@ -50,7 +50,7 @@ func (w *world) sleep(d time.Duration) bool {
 func (w *world) do(s Step) bool {
 	w.note("%s begins", s)
 	switch s.Kind {
-	case Kill, KillInWrite, PowerLoss, Restart, Wipe, HangDisk:
+	case Kill, KillInWrite, PowerLoss, Restart, Wipe, Remove, HangDisk:
 		return w.endAndStart(s)
 	case PowerOff:
 		return w.powerOff(s)
@@ -84,7 +84,7 @@ func (w *world) endAndStart(s Step) bool {
 	}
 	defer h.release()
 	p := h.running()
-	if p == nil || s.Kind == Wipe && !w.mayWipe() {
+	if p == nil || (s.Kind == Wipe || s.Kind == Remove) && !w.mayWipe() {
 		return false
 	}
 	switch s.Kind {
@@ -100,7 +100,11 @@ func (w *world) endAndStart(s Step) bool {
 		return w.hang(h, p, s)
 	case Wipe:
 		defer w.wiping.Unlock()
-		return w.wipe(h, p, s)
+		w.wipe(h, p, s)
+		return true
+	case Remove:
+		defer w.wiping.Unlock()
+		return w.remove(h, p, s)
 	default: // Kill
 		p.kill()
 	}
@@ -159,7 +163,7 @@ func (w *world) mayWipe() bool {
 }
 
 // wipe takes the disk of a server away, and waits until the new one has a vote.
-func (w *world) wipe(h *host, p *process, s Step) bool {
+func (w *world) wipe(h *host, p *process, s Step) {
 	p.kill()
 	<-p.done
 	if err := os.RemoveAll(filepath.Join(h.dir, "data")); err != nil {
@@ -167,12 +171,23 @@ func (w *world) wipe(h *host, p *process, s Step) bool {
 	}
 	w.sleep(s.Lasts)
 	w.revive(h)
-	for w.whole() != nil {
-		if !w.sleep(w.cfg.paces(2)) {
-			return true
-		}
+	for w.whole() != nil && w.sleep(w.cfg.paces(2)) {
 	}
-	return true
+}
+
+// remove takes a server out of the cluster. If nobody knows whether that was done,
+// its disk goes all the same: what was removed cannot come back with it.
+func (w *world) remove(h *host, p *process, s Step) bool {
+	other := w.hosts[(h.index+1)%len(w.hosts)].running()
+	if other == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.paces(30))
+	defer cancel()
+	_, err := other.server.Node().RemoveMember(ctx, h.name, false)
+	w.note("remove %s: %v", h.name, err)
+	w.wipe(h, p, s)
+	return err == nil
 }
 
 // powerOff kills all servers, and starts them one after the other.

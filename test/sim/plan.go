@@ -26,6 +26,9 @@ const (
 	Restart Kind = "restart"
 	// Wipe takes a server's disk away; it comes back as a new one.
 	Wipe Kind = "wipe"
+	// Remove takes a server out of the cluster as an operator does; it comes back
+	// with an empty disk, and joins as a new one.
+	Remove Kind = "remove"
 	// Freeze makes a server stand still for a while, as SIGSTOP does.
 	Freeze Kind = "freeze"
 	// Isolate cuts a server off from all others and all clients.
@@ -104,6 +107,7 @@ var chances = []chance{
 	{PowerOff, 2, 0.1, 10, 0, 0},
 	{Restart, 6, 0.1, 10, 0, 0},
 	{Wipe, 3, 0.1, 5, 0, 0},
+	{Remove, 3, 0.1, 5, 0, 0},
 	{Freeze, 8, 0.3, 30, 0, 0},
 	{Isolate, 8, 0.3, 40, 0, 0},
 	{Cut, 6, 0.3, 40, 0, 0},
