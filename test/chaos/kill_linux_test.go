@@ -43,8 +43,12 @@ func (r *rig) killSome(most int) int {
 	case 0:
 		victims = r.nodes
 	case 1, 2:
+		if most >= len(r.nodes) {
+			return r.killInTurn()
+		}
+	case 3, 4:
 		victims = r.others(r.any())
-	case 3, 4, 5:
+	case 5, 6, 7:
 		victims = []*node{r.leader()}
 	}
 	victims = victims[:min(len(victims), most)]
@@ -60,6 +64,28 @@ func (r *rig) killSome(most int) int {
 	}
 	r.pause(800 * time.Millisecond)
 	return len(victims)
+}
+
+// killInTurn kills all servers, the leader last and a moment later, and starts it
+// last, when the others have a leader: what it alone has written in that moment is
+// gone, so nobody may have been told of it.
+func (r *rig) killInTurn() int {
+	last := r.leader()
+	rest := r.others(last)
+	for _, p := range rest {
+		r.tell("kill %s, soon %s", p.name, last.name)
+		p.kill()
+	}
+	r.pause(300 * time.Millisecond)
+	last.kill()
+	for _, p := range rest {
+		p.start()
+	}
+	r.leader()
+	r.pause(500 * time.Millisecond)
+	r.startAll()
+	r.pause(500 * time.Millisecond)
+	return len(r.nodes)
 }
 
 func (r *rig) startAll() {
