@@ -257,12 +257,12 @@ func (p *zkPipeline) do(r *zkRequest) {
 		p.write(r)
 	case zkSync:
 		p.syncing = true
-		work := func() error { p.sync(r); return nil }
+		work := func() { p.sync(r) }
 		if caller := p.caller; r.Type == wire.Reconfig {
-			work = func() error { p.reconfig(r, caller); return nil }
+			work = func() { p.reconfig(r, caller) }
 		}
 		p.c.s.workers.Go(func() {
-			if err := p.c.s.guarded("zookeeper "+r.Type.String(), work); err != nil {
+			if err := p.c.s.guarded("zookeeper "+r.Type.String(), func() error { work(); return nil }); err != nil {
 				p.c.end(err)
 			}
 		})

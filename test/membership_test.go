@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -97,7 +98,7 @@ func coordctl(t testing.TB, target string, args ...string) (string, int) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program(t, "coordctl"), append([]string{"-e", target}, args...)...)
 	out, err := cmd.CombinedOutput()
-	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		t.Fatalf("coordctl %v: %v", args, err)
 	}
 	return string(out), cmd.ProcessState.ExitCode()

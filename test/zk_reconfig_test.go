@@ -1,6 +1,7 @@
 package test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -74,7 +75,7 @@ func TestReconfigOfZooKeepersClients(t *testing.T) {
 	c.nodes[2].kill()
 	poll(t, 20*time.Second, "a server that is needed is not removed", func() error {
 		if got := super.answer(zkReconfig("", "2", "", -1)); got != wire.NewConfigNoQuorum {
-			return fmt.Errorf("%s", got) // the leader still hears from the dead one
+			return errors.New(got.String()) // the leader still hears from the dead one
 		}
 		return nil
 	})
