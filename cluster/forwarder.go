@@ -60,12 +60,24 @@ type lineKey struct {
 // newForwarder needs a clock that rises.
 func newForwarder(self serverID, boot uint64, now func() time.Duration) *forwarder {
 	boots := &fsm.Command{Kind: fsm.CmdBoot, Boot: &fsm.Boot{Server: string(self), Nonce: boot}}
-	return &forwarder{
+	f := &forwarder{
 		wake: newNudge(), serverID: string(self), boot: boot, now: now,
 		sessions: make(map[lineKey]*line),
 		own:      &line{ref: fsm.LineRef{Server: string(self), Boot: boot}},
 		ownNext:  1,
 		bootCmd:  fsm.AppendCommand(nil, boots),
+	}
+	f.turns.idle = f.forgetLocked
+	return f
+}
+
+// forgetLocked forgets a session's line on which nothing is pending. It stays as
+// long as it has a turn coming: a client that sends one write after the other
+// would be a new one each time, and always first.
+func (f *forwarder) forgetLocked(l *line) {
+	key := lineKey{l.ref.Session, l.ref.Generation}
+	if len(l.queue) == 0 && !l.turn.listed && f.sessions[key] == l {
+		delete(f.sessions, key)
 	}
 }
 
@@ -171,9 +183,7 @@ func (f *forwarder) applied(r *fsm.Result) {
 		f.bytes -= len(p.cmd)
 		now := f.now()
 		f.crowd.settled(now, now-p.since)
-		if len(l.queue) == 0 && l != f.own {
-			delete(f.sessions, lineKey{l.ref.Session, l.ref.Generation})
-		}
+		f.forgetLocked(l)
 	}
 	f.mu.Unlock()
 	if p == nil {

@@ -21,6 +21,9 @@ const (
 	// lostTurn is how long a server lets each one stand first that has more
 	// entries, or as many and a smaller id, so that two do not split the votes.
 	lostTurn = 25 * time.Millisecond
+	// lostStragglers is how long others are waited for once there is a majority:
+	// one may have the longer log, or be dead as well.
+	lostStragglers = 10 * time.Millisecond
 	// lostLooks bounds the attempts for one leader; then the timers decide.
 	lostLooks = 5
 	// lostFresh is how old the word of another server may be when we stand.
@@ -187,28 +190,44 @@ func (l *losses) refuses(ctx context.Context, id serverID) bool {
 func (l *losses) witnesses(ctx context.Context, leader serverID, term uint64) (lost []serverID, ahead int, majority bool) {
 	n := l.node
 	ctx, cancel := context.WithTimeout(ctx, 2*lostPatience)
-	defer cancel()
 	voters := n.voters()
-	replies := make([]*peerpb.LeaderLostReply, len(voters))
+	replies := make(chan witness, len(voters))
 	var asking sync.WaitGroup
-	for i, v := range voters {
-		if v == n.id || v == leader {
-			continue
-		}
-		asking.Go(func() { replies[i] = l.ask(ctx, v, leader, term) })
-	}
-	asking.Wait()
-	own := n.logEnd()
-	for i, r := range replies {
-		if !r.GetLost() || r.GetTerm() != term {
-			continue
-		}
-		lost = append(lost, voters[i])
-		if before(logPosition{r.GetLastIndex(), r.GetLastTerm()}, voters[i], own, n.id) {
-			ahead++
+	defer asking.Wait()
+	defer cancel()
+	waiting := 0
+	for _, v := range voters {
+		if v != n.id && v != leader {
+			waiting++
+			asking.Go(func() { replies <- witness{v, l.ask(ctx, v, leader, term)} })
 		}
 	}
-	return lost, ahead, len(lost)+1 > len(voters)/2
+	own, enough := n.logEnd(), time.NewTimer(2*lostPatience)
+	defer enough.Stop()
+	for ; waiting > 0; waiting-- {
+		select {
+		case w := <-replies:
+			if !w.reply.GetLost() || w.reply.GetTerm() != term {
+				continue
+			}
+			lost = append(lost, w.id)
+			if before(logPosition{w.reply.GetLastIndex(), w.reply.GetLastTerm()}, w.id, own, n.id) {
+				ahead++
+			}
+			if majority = len(lost)+1 > len(voters)/2; majority {
+				enough.Reset(lostStragglers)
+			}
+		case <-enough.C:
+			return lost, ahead, majority
+		}
+	}
+	return lost, ahead, majority
+}
+
+// witness is the answer of one server; nil: it gave none.
+type witness struct {
+	id    serverID
+	reply *peerpb.LeaderLostReply
 }
 
 // before says whether server a should stand before b: it has the better log, or

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// loses is how long a leader that is not there any more is missed without
-// losses: a follower's timer is longer.
+// heartbeatTimer is the least time after which a follower misses a leader that is
+// silent.
 const heartbeatTimer = defaultHeartbeat
 
 // leading is who leads, and since when.
@@ -54,6 +54,35 @@ func TestDeadLeaderIsFollowedBeforeAnyTimer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// One more that is cut off, and says nothing when it is asked, costs no timer.
+func TestDeadLeaderIsFollowedThoughOneIsSilent(t *testing.T) {
+	inFakeTime(t, 5, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		time.Sleep(time.Second)
+		old := w.leading()
+		silent := w.followers()[0]
+		for _, p := range w.peers {
+			if p.Name != silent {
+				w.net.cut(w.address(silent), p.Address)
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+		from := time.Now()
+		w.kill(old.name)
+		w.awaitLeader()
+		if took := time.Since(from); took >= heartbeatTimer {
+			t.Errorf("one led after %v, a timer takes at least %v", took, heartbeatTimer)
+		}
+		for _, p := range w.peers {
+			if p.Name != silent {
+				w.net.heal(w.address(silent), p.Address)
+			}
+		}
+		w.converged()
+	})
 }
 
 // The one with the longer log stands, so that no votes are lost on the other.

@@ -12,6 +12,8 @@ const turnBytes = 16 << 10
 // Bound: what is pending; see crowd.
 type turns struct {
 	fresh, rest fifo[*line]
+	// idle hears of a line that takes part no more; nil: nobody does.
+	idle func(*line)
 }
 
 // turn is the part of a line that turns looks after.
@@ -62,6 +64,9 @@ func (t *turns) take(limit int) (cmds [][]byte) {
 func (t *turns) turnOver(l *line, wasFresh bool) {
 	if !l.waits() && (!wasFresh || t.rest.len() == 0) {
 		l.turn.listed = false
+		if t.idle != nil {
+			t.idle(l)
+		}
 		return
 	}
 	if l.turn.left <= 0 {

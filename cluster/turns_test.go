@@ -75,18 +75,23 @@ func TestSessionThatComesAndGoesDoesNotKeepOthersOut(t *testing.T) {
 	f := newTestForwarder()
 	f.submit(lineOf(1), 1, bigCmd(lineOf(1), 1, 100<<10), nobody())
 	f.submit(lineOf(1), 2, skipCmd(lineOf(1), 2), nobody())
-	for round := range uint64(100) {
-		for id := 2; id < 2_300; id++ {
-			f.submit(lineOf(id), round+1, bigCmd(lineOf(id), round+1, 150), nobody())
-		}
+	for id := 2; id < 4_000; id++ { // more than a message takes
+		f.submit(lineOf(id), 1, bigCmd(lineOf(id), 1, 150), nobody())
+	}
+	for range 100 {
 		for _, b := range f.take() {
 			var c fsm.Command
 			if err := fsm.DecodeCommand(b, &c); err != nil {
 				t.Fatal(err)
 			}
-			if c.Line == lineOf(1) && c.Seq == 2 {
-				return
+			if c.Line == lineOf(1) {
+				if c.Seq == 2 {
+					return
+				}
+				continue
 			}
+			f.applied(result(c, fsm.StatusDone))
+			f.submit(c.Line, c.Seq+1, bigCmd(c.Line, c.Seq+1, 150), nobody())
 		}
 	}
 	t.Error("a hundred messages went by without a place for one command")
@@ -145,6 +150,26 @@ func TestQueueThatStandsIsCutShort(t *testing.T) {
 	answer(4, time.Millisecond)
 	if err := f.crowdedSession(8, 1); err != nil {
 		t.Errorf("after a quick answer: %v", err)
+	}
+}
+
+// TestLineThatIsAnsweredIsForgotten: servers see many sessions come and go.
+func TestLineThatIsAnsweredIsForgotten(t *testing.T) {
+	f := newTestForwarder()
+	for id := 1; id <= 100; id++ {
+		f.submit(lineOf(id), 1, skipCmd(lineOf(id), 1), nobody())
+	}
+	for _, c := range offered(t, f) {
+		f.applied(result(c, fsm.StatusDone))
+	}
+	f.submit(lineOf(1), 2, skipCmd(lineOf(1), 2), nobody())
+	f.submit(lineOf(2), 2, skipCmd(lineOf(2), 2), nobody())
+	f.applied(&fsm.Result{Line: lineOf(2), Seq: 2, Status: fsm.StatusDone}) // a copy was quicker
+	for _, c := range offered(t, f) {
+		f.applied(result(c, fsm.StatusDone))
+	}
+	if len(f.sessions) != 0 {
+		t.Errorf("%d lines are remembered", len(f.sessions))
 	}
 }
 

@@ -1,14 +1,21 @@
 package server
 
 import (
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/cluster"
 	"github.com/coordd/coord/fsm"
 )
 
 // bulkChildren is the number of children from which on a listing is bulk work.
 const bulkChildren = 1000
+
+// errManyLong is returned for a long read that others were before for all the time
+// that a read may wait: whoever asked may have left long ago.
+var errManyLong = fmt.Errorf("too many long reads wait: %w", &cluster.OverloadedError{RetryAfter: time.Second})
 
 // bulk keeps long reads apart, so that who lists a huge directory again and again
 // holds up nobody else's small reads: one at a time is executed, in turn for each

@@ -114,3 +114,24 @@ func TestLongReadIsOneOfManyEntries(t *testing.T) {
 		})
 	}
 }
+
+// TestLongReadThatWaitedForTooLongIsRefused: nobody works for those who have left.
+func TestLongReadThatWaitedForTooLongIsRefused(t *testing.T) {
+	s, _ := fakeServer(t)
+	answered := make(chan item, 1)
+	s.reader.long.add(&reading{
+		op: opWalk, start: s.clock.now() - int64(readPatience) - int64(time.Second),
+		read:   &coordpb.Read{Kind: coordpb.Read_KIND_WALK, Path: "/"},
+		answer: func(it item, _ int) { answered <- it },
+		gone:   func() bool { return false },
+	})
+	select {
+	case it := <-answered:
+		wantCode(t, it.err, coordpb.Code_CODE_OVERLOADED)
+		if it.err.GetRetryAfterMs() == 0 {
+			t.Error("it does not say when to come again")
+		}
+	case <-time.After(patience):
+		t.Fatal("no answer")
+	}
+}

@@ -188,7 +188,12 @@ func (r *reader) runLong(ctx context.Context) {
 			return
 		case <-r.long.wake:
 		}
-		if q := r.long.next(); q != nil {
+		switch q := r.long.next(); {
+		case q == nil:
+		case q.expired(r.s.clock) && !q.gone():
+			r.s.metrics.throttled.overload.Add(1)
+			q.fail(r.s.hub.firedZxid(), r.s.faults.wire(errManyLong, q.id, q.op))
+		default:
 			r.executeGuarded([]*reading{q}, true)
 		}
 	}
