@@ -61,6 +61,9 @@ func TestRecoveredServerServesAloneAndTheOthersJoinAsNew(t *testing.T) {
 					t.Error("a write is lost, or the lock of a session that ended is held")
 				}
 				w.node("n3").Machine().View(func(v *fsm.View) {
+					if v.ClusterID != done.ClusterID {
+						t.Errorf("the state is of cluster %s", v.ClusterID)
+					}
 					if e, ok := v.Sessions.EndedSession(holder); !ok || e.Reason != session.Restored {
 						t.Errorf("the session ended as %+v, %v", e, ok)
 					}

@@ -27,6 +27,8 @@ const (
 	restoreWindow = 4
 	// restoreStepBack is how long a restore steps back when clients' writes wait.
 	restoreStepBack = 20 * time.Millisecond
+	// quorumPatience is how long a restore waits for a quorum before it begins.
+	quorumPatience = 10 * time.Second
 	// settleMost bounds the time that is left to the other servers for making
 	// their tree, see settle.
 	settleMost = 10 * time.Second
@@ -114,7 +116,13 @@ func (r *restoring) check(b *coordpb.RestoreBegin) (minEpoch uint32, err error) 
 	if b == nil || len(b.GetSha256()) != sha256.Size {
 		return 0, malformed("the first message does not announce a backup with its SHA-256")
 	}
-	now, err := r.s.clusterTime(r.ctx)
+	// Without a quorum the log would take nothing, and say so never.
+	ctx, cancel := context.WithTimeout(r.ctx, quorumPatience)
+	defer cancel()
+	if err := r.s.node.Linearize(ctx); err != nil {
+		return 0, noQuorum(err)
+	}
+	now, err := r.s.clusterTime(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -126,9 +134,6 @@ func (r *restoring) check(b *coordpb.RestoreBegin) (minEpoch uint32, err error) 
 		return 0, fmt.Errorf("a token of %d leaves no room for those to come: %w", b.GetMinToken(), znode.ErrBadArguments)
 	}
 	if b.GetIntoEmpty() {
-		if err := r.s.node.Linearize(r.ctx); err != nil {
-			return 0, unavailable(err)
-		}
 		r.s.machine.View(func(v *fsm.View) {
 			if !v.Tree.Empty() {
 				err = fmt.Errorf("the cluster has %d znodes and was to be empty: %w", v.Tree.Counts().Nodes, znode.ErrNotEmpty)
@@ -136,6 +141,14 @@ func (r *restoring) check(b *coordpb.RestoreBegin) (minEpoch uint32, err error) 
 		})
 	}
 	return minEpoch, err
+}
+
+// noQuorum is the error of a round that did not end in time.
+func noQuorum(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no quorum answers: %w", fsm.ErrUnavailable)
+	}
+	return unavailable(err)
 }
 
 // bring proposes what comes, and returns when all of it has been applied here.

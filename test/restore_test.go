@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -313,4 +314,22 @@ func appliedAt(p *process) uint64 {
 		return 0
 	}
 	return st.GetAppliedIndex()
+}
+
+func TestRestoreWithoutAQuorumSaysSo(t *testing.T) {
+	skipIfShort(t)
+	c := startProcesses(t, 3, "")
+	file := filepath.Join(t.TempDir(), "a.cbk")
+	alone := c.nodes[0]
+	(&operator{c, readOps(t)}).must("-e", alone.grpc(), "backup", "save", file)
+	for _, p := range c.nodes[1:] {
+		p.kill()
+	}
+	// A backup can be made all the same.
+	(&operator{c, readOps(t)}).must("-e", alone.grpc(), "backup", "save", file, "--force")
+	out, err := exec.Command(program(t, "coordctl"), "-e", alone.grpc(), "backup", "restore", file, "--yes").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 6 || !strings.Contains(string(out), "no quorum") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

@@ -107,9 +107,8 @@ func inspectFile(p *inspected, path string) error {
 	if err != nil {
 		return err
 	}
-	defer b.Close()
 	s, err := b.Verify()
-	if err != nil {
+	if err := errors.Join(err, b.Close()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	i := s.Info

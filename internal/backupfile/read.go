@@ -171,6 +171,9 @@ func verify(path string) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer b.Close()
-	return b.Verify()
+	s, err := b.Verify()
+	if err := errors.Join(err, b.Close()); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
