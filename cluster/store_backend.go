@@ -72,6 +72,11 @@ func openWAL(dir string, segment int, log hclog.Logger) (logBackend, error) {
 	}
 	var w *wal.WAL
 	err = guarded(dir, func() (err error) {
+		if found {
+			if err := finishRotation(dir); err != nil {
+				return err
+			}
+		}
 		w, err = wal.Open(dir, wal.WithLogger(log), wal.WithSegmentSize(segment))
 		return err
 	})
