@@ -32,6 +32,7 @@ var unstable = []struct {
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "<address>"},
 	{regexp.MustCompile(`\b\d{17,19}\b`), "<token>"},
 	{regexp.MustCompile(`"(ageMs|lastHeardMs|lastContactMs|roleSinceMs|uptimeMs|sessions|znodes|dataBytes)":( ?)-?\d+`), `"$1":$2<n>`},
+	{regexp.MustCompile(`"(store|snapshot|snapshots|free|reserve|held|budget)":( ?)\d+`), `"$1":$2<n>`},
 	{regexp.MustCompile(`"(term|behind)":( ?)"\d*"`), `"$1":$2"<n>"`},
 	{regexp.MustCompile(`\b\d+\.\ds\b`), "<age>"},
 	{regexp.MustCompile(`\bgo1\.[^ ]+ \w+/\w+( [0-9a-f]{12})?`), "<build>"},
