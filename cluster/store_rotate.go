@@ -86,12 +86,12 @@ func sameEntry(a, b types.SegmentReader, index uint64) bool {
 	if err != nil {
 		return false
 	}
-	defer x.Close()
+	defer func() { _ = x.Close() }() // a buffer goes back
 	y, err := b.GetLog(index)
 	if err != nil {
 		return false
 	}
-	defer y.Close()
+	defer func() { _ = y.Close() }()
 	return bytes.Equal(x.Bs, y.Bs)
 }
 
