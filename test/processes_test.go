@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/test/internal/smalldisk"
 )
 
 // builds makes each program under test once for the whole run.
@@ -30,6 +31,9 @@ var builds = struct {
 }{done: map[string]error{}}
 
 func TestMain(m *testing.M) {
+	if err := smalldisk.Private(); err != nil {
+		fmt.Println(err) // the tests will say that they cannot mount
+	}
 	code := m.Run()
 	if builds.dir != "" {
 		os.RemoveAll(builds.dir)
