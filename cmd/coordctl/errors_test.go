@@ -54,6 +54,7 @@ func TestClosedPortFailsAtOnceWithTheReason(t *testing.T) {
 		{"locks"},
 		{"locks", "show", "/x"},
 		{"cluster", "init"},
+		{"cluster", "upgrade"},
 		{"bench", "get"},
 		{"deleteall", "/x", "--yes"},
 	} {
