@@ -21,7 +21,7 @@ func crashedCreation(t *testing.T, dir string, kind logStoreKind, n int) serverI
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stores{dir: dir, lock: lock, watch: newDiskWatch(0, cfg.fail)}
+	s := &stores{dir: dir, lock: lock, watch: newDiskWatch(0, cfg.fail), writing: newDiskTurn()}
 	defer s.close()
 	if err := s.openParts(cfg); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestStateOfNobodyIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &stores{dir: dir, lock: lock, watch: newDiskWatch(0, cfg.fail)}
+			s := &stores{dir: dir, lock: lock, watch: newDiskWatch(0, cfg.fail), writing: newDiskTurn()}
 			if err := errors.Join(s.openParts(cfg), make(s), s.close()); err != nil {
 				t.Fatal(err)
 			}
