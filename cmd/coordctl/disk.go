@@ -93,14 +93,22 @@ func (m *memberItem) votes() bool { return m.Role == "leader" || m.Role == "foll
 // diskNotes says what an operator should look at before it becomes a want of room.
 func (st *clusterStatus) diskNotes() (notes []string) {
 	for i := range st.Servers {
-		m := &st.Servers[i]
-		switch d := m.Disk; {
-		case d == nil || !m.InContact:
-		case d.Trouble != "":
-			notes = append(notes, fmt.Sprintf("%s cannot write a snapshot, so its log grows: %s", m.Name, d.Trouble))
-		case d.Store > d.Budget:
-			notes = append(notes, fmt.Sprintf("%s: the data directory takes %s, more than the %s that it should", m.Name, size(d.Store), size(d.Budget)))
+		if note := st.Servers[i].diskNote(); note != "" {
+			notes = append(notes, note)
 		}
 	}
 	return notes
+}
+
+func (m *memberItem) diskNote() string {
+	switch d := m.Disk; {
+	case d == nil || !m.InContact:
+		return ""
+	case d.Trouble != "":
+		return fmt.Sprintf("%s cannot write a snapshot, so its log grows: %s", m.Name, d.Trouble)
+	case d.Store > d.Budget:
+		return fmt.Sprintf("%s: the data directory takes %s, more than the %s that it should", m.Name, size(d.Store), size(d.Budget))
+	default:
+		return ""
+	}
 }

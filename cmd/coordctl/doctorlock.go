@@ -13,10 +13,6 @@ import (
 	"github.com/coordd/coord/recipes/lock"
 )
 
-func newDoctorCmd(e *env) *cobra.Command {
-	return parent("doctor", "Check what is easily done wrong", newDoctorLockCmd(e))
-}
-
 // Labels by which a holder declares what the cluster cannot see.
 const (
 	labelProtects   = "protects"

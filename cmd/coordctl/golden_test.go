@@ -176,6 +176,8 @@ func TestGoldenOutput(t *testing.T) {
 		{"cluster", []step{
 			{"status", "", 0},
 			{"status --json", "", 0},
+			{"doctor", "", 0},
+			{"doctor --json", "", 0},
 			{"members", "", 0},
 			{"members --json", "", 0},
 			{"members remove n1 --dry-run", "", 4},

@@ -45,6 +45,10 @@ func TestNoQuorumIsNamed(t *testing.T) {
 	if r.code != exitUnhealthy || status.Healthy || len(status.Servers) != 3 || len(status.Unreachable) != 2 {
 		t.Errorf("status: exit code %d\n%s", r.code, r.stdout)
 	}
+	r = ctl(t, "", "-e", c.Target(), "doctor")
+	if r.code != exitUnhealthy || !strings.HasPrefix(r.stdout, "PROBLEM  no leader: ") || strings.Contains(r.stdout, "states") {
+		t.Errorf("doctor: exit code %d\n%s", r.code, r.stdout)
+	}
 	r = ctl(t, "", "-e", c.Target(), "status")
 	if !strings.Contains(r.stdout, "\nn1 is not ready: leader: no leader is known\n") {
 		t.Errorf("status does not say why:\n%s", r.stdout)

@@ -36,6 +36,8 @@ type clusterStatus struct {
 	Servers []memberItem `json:"servers"`
 	// Unreachable endpoints, with the reason.
 	Unreachable map[string]string `json:"unreachable,omitempty"`
+
+	level uint32 // agreed on; 0: not known
 }
 
 // memberItem is one server as scripts see it.
@@ -60,6 +62,8 @@ type memberItem struct {
 	Detail        string `json:"detail,omitempty"`
 	// Disk is the room of the server; nil: nothing is known of it.
 	Disk *diskItem `json:"disk,omitempty"`
+
+	level uint32 // the highest it knows; 0: not known
 }
 
 var roleNames = map[coordpb.Member_Role]string{
@@ -75,7 +79,7 @@ func newMemberItem(m *coordpb.Member, newest uint64) memberItem {
 	item := memberItem{
 		Name: m.Name, Role: roleNames[m.Role], Ready: m.Ready, InContact: m.InContact,
 		Peer: m.PeerAddress, GRPC: m.GrpcAddress, HTTP: m.HttpAddress, Version: m.Version,
-		Sessions: m.Sessions, UptimeMs: m.UptimeMs, Detail: m.Detail, State: "ok", Disk: newDiskItem(m.Disk),
+		level: m.FeatureLevel, Sessions: m.Sessions, UptimeMs: m.UptimeMs, Detail: m.Detail, State: "ok", Disk: newDiskItem(m.Disk),
 		ID: m.Id, RoleSinceMs: ifKnown(m.RoleSinceMs), LastContactMs: ifKnown(m.LastContactMs),
 	}
 	if newest >= m.AppliedIndex {
@@ -197,7 +201,7 @@ func (st *clusterStatus) fill(r *coordpb.StatusReply) {
 	for _, m := range r.Members {
 		newest = max(newest, m.AppliedIndex)
 	}
-	st.Alarm = r.Alarm
+	st.Alarm, st.level = r.Alarm, r.FeatureLevel
 	st.Healthy = r.Leader != "" && r.MembersFromLeader && len(r.Members) > 0 && r.Alarm == ""
 	for _, m := range r.Members {
 		item := newMemberItem(m, newest)
@@ -207,17 +211,22 @@ func (st *clusterStatus) fill(r *coordpb.StatusReply) {
 	st.weighDisks()
 }
 
-// summary is the first line: how many servers work and how many may still fail.
-func (st *clusterStatus) summary() string {
-	voters, good := 0, 0
+// voters counts who has a vote, and who of them is in contact.
+func (st *clusterStatus) voters() (all, inContact int) {
 	for i := range st.Servers {
-		if r := st.Servers[i].Role; r == "leader" || r == "follower" {
-			voters++
-			if st.Servers[i].InContact {
-				good++
+		if m := &st.Servers[i]; m.votes() {
+			all++
+			if m.InContact {
+				inContact++
 			}
 		}
 	}
+	return all, inContact
+}
+
+// summary is the first line: how many servers work and how many may still fail.
+func (st *clusterStatus) summary() string {
+	voters, good := st.voters()
 	spare := good - (voters/2 + 1)
 	switch {
 	case st.Waiting != "":
