@@ -126,11 +126,12 @@ func (r *restoring) check(b *coordpb.RestoreBegin) (minEpoch uint32, err error) 
 	if err != nil {
 		return 0, err
 	}
-	minEpoch = cluster.EpochAt(time.UnixMilli(now))
+	least := uint64(cluster.EpochAt(time.UnixMilli(now))) // 64 bits: behind the largest epoch there is 0 else
 	if token := zxid.ID(b.GetMinToken()); token != 0 {
-		minEpoch = max(minEpoch, token.Epoch()+1)
+		least = max(least, uint64(token.Epoch())+1)
 	}
-	if minEpoch > fsm.MaxRestoreEpoch {
+	minEpoch = uint32(least)
+	if least > fsm.MaxRestoreEpoch {
 		return 0, fmt.Errorf("a token of %d leaves no room for those to come: %w", b.GetMinToken(), znode.ErrBadArguments)
 	}
 	if b.GetIntoEmpty() {
