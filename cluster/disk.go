@@ -24,6 +24,7 @@ import (
 // It is used by one goroutine.
 type Disk struct {
 	stores *stores
+	dir    string
 	copied string
 	lock   *os.File // nil: the directory has none
 }
@@ -47,6 +48,12 @@ type DiskSummary struct {
 	Sessions        int
 	FeatureLevel    uint32
 	SnapshotApplied uint64 // index of the snapshot that it began with
+	// Lost says what cannot be read, so that the state ends before it; nil: nothing.
+	Lost error
+	// Differs and Removed say that the server does not start with this directory,
+	// and why; nil: it is not marked as one whose state is wrong, or whose server was
+	// taken out of its cluster.
+	Differs, Removed error
 }
 
 // SnapshotInfo describes a snapshot on the disk.
@@ -64,7 +71,7 @@ func OpenDisk(dir, temp string) (_ *Disk, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Disk{}
+	d := &Disk{dir: dir}
 	if d.lock, err = lockShared(dir); err != nil {
 		return nil, err
 	}
@@ -156,8 +163,8 @@ func cloneDir(to, from string) error {
 		switch {
 		case e.IsDir():
 			return os.MkdirAll(target, dirMode)
-		case rel == reserveFile || !e.Type().IsRegular():
-			return nil
+		case rel == reserveFile || rel == differsFile || !e.Type().IsRegular():
+			return nil // a directory that is marked may be looked into
 		case filepath.Dir(filepath.Dir(rel)) == snapshotDir && os.Link(path, target) == nil:
 			return nil // never changed in place
 		}
@@ -200,9 +207,7 @@ func (d *Disk) Summary() (*DiskSummary, error) {
 	s := d.stores
 	out := &DiskSummary{Server: string(s.server()), Cluster: s.cluster(), LogStore: string(kindOf(d.copied))}
 	var err error
-	if out.Recovering, err = exists(filepath.Join(d.copied, recoveryFile)); err != nil {
-		return nil, err
-	}
+	out.Differs, out.Removed = checkDiffers(d.dir), readRemoved(d.dir)
 	if term, err := s.stable.GetUint64(keyCurrentTerm); err == nil {
 		out.Term = term
 	}
@@ -221,9 +226,17 @@ func (d *Disk) Summary() (*DiskSummary, error) {
 	}
 	p, err := s.replay()
 	if err != nil {
-		return nil, err
+		return nil, inPlace(err, d.copied, d.dir)
 	}
 	out.LastTerm, out.Members, out.SnapshotApplied = p.last.term, formers(p.config), p.snapshot
+	out.Lost = inPlace(p.lost, d.copied, d.dir)
+	begun, err := readRecovery(d.copied)
+	switch {
+	case err == nil:
+		out.Recovering, out.Members = true, begun.Members
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, inPlace(err, d.copied, d.dir)
+	}
 	out.Digest, out.Index, out.Zxid = p.machine.Digest()
 	p.machine.View(func(v *fsm.View) {
 		out.Clock, out.Znodes, out.Sessions, out.FeatureLevel = v.Clock, v.Tree.Counts().Nodes, v.Sessions.Len(), v.FeatureLevel
@@ -234,15 +247,16 @@ func (d *Disk) Summary() (*DiskSummary, error) {
 // DiskEntry is an entry of the log.
 type DiskEntry struct {
 	Index, Term uint64
-	Kind        string // command, configuration, noop, ...
+	Kind        string // command, configuration, noop, ..., or damaged
 	Bytes       int
 	Clock       int64    // of commands: cluster time in ms
 	Commands    [][]byte // of commands: encoded, see fsm.DecodeCommand; valid until the next entry
 	Members     []Former // of configurations
+	Damage      error    // of one that cannot be read, which has nothing but its index
 }
 
 // Entries calls f with the entries of the log from from to to, in order, until it
-// fails.
+// fails. One that is damaged is given as such.
 func (d *Disk) Entries(from, to uint64, f func(*DiskEntry) error) error {
 	first, err := d.stores.log.FirstIndex()
 	if err != nil {
@@ -254,8 +268,11 @@ func (d *Disk) Entries(from, to uint64, f func(*DiskEntry) error) error {
 	}
 	for i := max(from, first); i <= min(to, last) && i > 0; i++ {
 		var l raft.Log
-		if err := d.stores.log.GetLog(i, &l); err != nil {
-			return fmt.Errorf("log entry %d: %w", i, err)
+		if err := d.stores.log.read(i, &l); err != nil {
+			if err := f(&DiskEntry{Index: i, Kind: "damaged", Damage: inPlace(err, d.copied, d.dir)}); err != nil {
+				return err
+			}
+			continue
 		}
 		e, err := entryOf(&l)
 		if err != nil {

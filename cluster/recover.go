@@ -25,9 +25,10 @@ var errRecovering = errors.New("a recovery of this data directory was begun and 
 
 // recovery is what recoveryFile holds: a second run goes on with the same ids.
 type recovery struct {
-	Format  int    `json:"format"` // recoveryFormat
-	Cluster string `json:"cluster"`
-	Epoch   uint32 `json:"epoch"`
+	Format  int      `json:"format"` // recoveryFormat
+	Cluster string   `json:"cluster"`
+	Epoch   uint32   `json:"epoch"`
+	Members []Former `json:"members"` // of the old cluster: later they are in nothing that is kept
 }
 
 const recoveryFormat = 1
@@ -39,12 +40,15 @@ type Recovered struct {
 	Index     uint64  // of the snapshot that the new cluster begins with
 	Sessions  int     // that ended
 	Members   []Former
+	// Lost says what of the directory could not be read, and is not in the new
+	// cluster; nil: nothing.
+	Lost error
 }
 
 // Former is a member of the cluster that was.
 type Former struct {
-	ID   string // name~incarnation
-	Vote bool
+	ID   string `json:"id"` // name~incarnation
+	Vote bool   `json:"vote"`
 }
 
 // Name is the part of the id that the operator chose.
@@ -52,9 +56,10 @@ func (f Former) Name() string { return serverID(f.ID).name() }
 
 // Recover makes the data directory of c, whose server does not run, that of a
 // new cluster with this server alone, out of everything in its log: what was
-// agreed on, and what nobody can say of whether it was. The new cluster has an id
-// of its own, so that servers of the old one are refused; its epoch is above
-// every one in the log, and at least that of the present time; all sessions end.
+// agreed on, and what nobody can say of whether it was. Behind an entry that is
+// damaged nothing is taken. The new cluster has an id of its own, so that servers
+// of the old one are refused; its epoch is above every one in the log, and at least
+// that of the present time; all sessions end.
 //
 // It may be stopped at any moment: either nothing was done, or the server does
 // not start until Recover was run again.
@@ -75,11 +80,10 @@ func Recover(c Config) (_ *Recovered, err error) {
 	if s.cluster() == "" {
 		return nil, fmt.Errorf("%s belongs to no cluster: there is nothing to recover", c.DataDir)
 	}
-	want, err := beginRecovery(c.DataDir, c.Clock.Wall())
+	r, err := newRecoveryRun(s, c.Clock.Wall())
 	if err != nil {
 		return nil, err
 	}
-	r := &recoveryRun{s: s, want: want}
 	for _, step := range r.steps() {
 		if err := step(); err != nil {
 			return nil, err
@@ -88,20 +92,40 @@ func Recover(c Config) (_ *Recovered, err error) {
 	return &r.out, nil
 }
 
-// beginRecovery writes down what is going to be done, or reads what was.
-func beginRecovery(dir string, now time.Time) (r recovery, err error) {
+// newRecoveryRun reads all there is, and writes down what is going to be done: in
+// this order, so that a directory that cannot be read stays as it was.
+func newRecoveryRun(s *stores, now time.Time) (*recoveryRun, error) {
+	p, err := s.replay()
+	if err != nil {
+		return nil, err
+	}
+	want, err := readRecovery(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		want, err = beginRecovery(s.dir, now, formers(p.config))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &recoveryRun{s: s, from: p, want: want}, nil
+}
+
+// beginRecovery writes down what is going to be done.
+func beginRecovery(dir string, now time.Time, members []Former) (recovery, error) {
+	r := recovery{Format: recoveryFormat, Cluster: newClusterID(), Epoch: EpochAt(now), Members: members}
+	b, err := json.Marshal(r)
+	if err == nil {
+		err = writeFileDurably(filepath.Join(dir, recoveryFile), append(b, '\n'))
+	}
+	if err != nil {
+		return r, fmt.Errorf("begin recovery: %w", err)
+	}
+	return r, nil
+}
+
+// readRecovery reads what was begun; fs.ErrNotExist: nothing was.
+func readRecovery(dir string) (r recovery, err error) {
 	path := filepath.Join(dir, recoveryFile)
 	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		r = recovery{Format: recoveryFormat, Cluster: newClusterID(), Epoch: EpochAt(now)}
-		if b, err = json.Marshal(r); err == nil {
-			err = writeFileDurably(path, append(b, '\n'))
-		}
-		if err != nil {
-			return r, fmt.Errorf("begin recovery: %w", err)
-		}
-		return r, nil
-	}
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
@@ -132,44 +156,77 @@ func checkRecovering(cfg *storeConfig) error {
 // recoveryRun is the work of one Recover.
 type recoveryRun struct {
 	s     *stores
+	from  *replayed
 	want  recovery
-	term  uint64 // of the last entry of the old cluster
 	image *fsm.Image
+	fresh string // id of the snapshot that the new cluster begins with
 	out   Recovered
 }
 
 // steps are what has to be done, in an order in which each may be the last before
-// a crash: the new state is durable before the log that it was made of goes, the
-// log has gone before the directory changes its cluster, and the mark stays until
-// the end.
+// a crash: the new state is durable before what it was made of goes, that has gone
+// before the directory changes its cluster, and the mark stays until the end.
 func (r *recoveryRun) steps() []func() error {
-	return []func() error{r.makeState, r.writeSnapshot, r.clearLog, r.changeCluster, r.finish}
+	return []func() error{r.makeState, r.writeSnapshot, r.clearOld, r.changeCluster, r.finish}
 }
 
 func (r *recoveryRun) makeState() error {
-	p, err := r.s.replay()
+	p := r.from
+	// Behind the last entry, also behind those that cannot be read, so that this
+	// snapshot is newer than any that is there, and the log, if it should stay, is
+	// seen to be older.
+	end, err := r.s.log.LastIndex()
 	if err != nil {
 		return err
 	}
-	// Behind the last entry, so that this snapshot is newer than any that is
-	// there, and the log, if it should stay, is seen to be older.
-	r.term = p.last.term
-	r.out = Recovered{ClusterID: r.want.Cluster, Index: p.last.index + 1, Members: formers(p.config)}
+	r.out = Recovered{ClusterID: r.want.Cluster, Index: max(end, p.last.index) + 1, Members: r.want.Members, Lost: p.lost}
 	r.out.Sessions, err = p.machine.Recover(fsm.Recovery{ClusterID: r.want.Cluster, MinEpoch: r.want.Epoch, Index: r.out.Index})
 	r.out.Zxid, r.image = p.machine.Zxid(), p.machine.Snapshot()
 	return err
 }
 
-func (r *recoveryRun) writeSnapshot() error {
-	if err := r.s.writeAlone(r.image, logPosition{r.out.Index, r.term}); err != nil {
+func (r *recoveryRun) writeSnapshot() (err error) {
+	if r.fresh, err = r.s.writeAlone(r.image, logPosition{r.out.Index, r.from.last.term}); err != nil {
 		return fmt.Errorf("write the snapshot of the new cluster: %w", err)
 	}
 	return nil
 }
 
+// clearOld removes the log and the snapshots of the old cluster. A snapshot that
+// stayed would be what a start falls back to if it cannot read the new one.
+func (r *recoveryRun) clearOld() error {
+	s := r.s
+	first, _ := s.log.FirstIndex() // both from memory: cannot fail
+	last, _ := s.log.LastIndex()
+	if err := s.log.DeleteRange(first, last); err != nil {
+		return fmt.Errorf("clear the log of the old cluster: %w", err)
+	}
+	if err := s.log.note(logPosition{}, true); err != nil { // it may name entries that were lost
+		return err
+	}
+	ids, err := s.snaps.names()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if id == r.fresh {
+			continue
+		}
+		if err := s.snaps.remove(id); err != nil {
+			return fmt.Errorf("remove a snapshot of the old cluster: %w", err)
+		}
+	}
+	return syncDir(s.snaps.path)
+}
+
+// changeCluster makes the directory one of the new cluster. That this server was
+// taken out of the old one does not matter in it.
 func (r *recoveryRun) changeCluster() error {
 	if err := r.s.replaceCluster(r.want.Cluster); err != nil {
 		return err
+	}
+	if err := os.Remove(filepath.Join(r.s.dir, removedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("finish recovery: %w", err)
 	}
 	return markFormed(r.s.dir, r.want.Cluster)
 }
@@ -181,8 +238,9 @@ func (r *recoveryRun) finish() error {
 	return syncDir(r.s.dir)
 }
 
-// writeAlone writes a snapshot whose configuration is this server alone.
-func (s *stores) writeAlone(image *fsm.Image, at logPosition) error {
+// writeAlone writes a snapshot whose configuration is this server alone, and
+// returns its id.
+func (s *stores) writeAlone(image *fsm.Image, at logPosition) (string, error) {
 	id := s.server()
 	alone := raft.Configuration{Servers: []raft.Server{{
 		Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id),
@@ -190,75 +248,12 @@ func (s *stores) writeAlone(image *fsm.Image, at logPosition) error {
 	_, encoder := raft.NewInmemTransport(raft.ServerAddress(id)) // writes down addresses, no more
 	sink, err := s.snaps.Create(raft.SnapshotVersionMax, at.index, at.term, alone, at.index, encoder)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := image.Encode(sink); err != nil {
-		return errors.Join(err, sink.Cancel())
+		return "", errors.Join(err, sink.Cancel())
 	}
-	return sink.Close()
-}
-
-func (r *recoveryRun) clearLog() error {
-	log := r.s.log
-	first, err := log.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := log.LastIndex()
-	if err != nil || last == 0 {
-		return err
-	}
-	if err := log.DeleteRange(first, last); err != nil {
-		return fmt.Errorf("clear the log of the old cluster: %w", err)
-	}
-	return nil
-}
-
-// replayed is a state made of everything that a data directory holds.
-type replayed struct {
-	machine  *fsm.Machine
-	snapshot uint64 // index it began with, 0: none
-	last     logPosition
-	config   raft.Configuration // the newest, agreed on or not
-}
-
-// replay restores the newest snapshot and applies the whole log.
-func (s *stores) replay() (*replayed, error) {
-	var stopped error
-	p := &replayed{machine: fsm.New(fsm.Options{Fatal: func(err error) { stopped = err }})}
-	machine := p.machine.Raft()
-	meta, err := newestReadable(s.log, s.snaps)
-	if err != nil {
-		return nil, err
-	}
-	if meta != nil {
-		_, r, err := s.snaps.Open(meta.ID)
-		if err == nil {
-			err = errors.Join(machine.Restore(r), r.Close())
-		}
-		if err != nil {
-			return nil, fmt.Errorf("snapshot %s: %w", meta.ID, err)
-		}
-		p.snapshot, p.config, p.last = meta.Index, meta.Configuration, logPosition{meta.Index, meta.Term}
-	}
-	end, err := s.log.LastIndex()
-	if err != nil {
-		return nil, err
-	}
-	for i := p.last.index + 1; i <= end && stopped == nil; i++ {
-		var l raft.Log
-		if err := s.log.GetLog(i, &l); err != nil {
-			return nil, fmt.Errorf("log entry %d: %w", i, err)
-		}
-		if l.Type == raft.LogConfiguration {
-			if p.config, err = decodeConfiguration(l.Data); err != nil {
-				return nil, fmt.Errorf("log entry %d: %w", i, err)
-			}
-		}
-		machine.Apply(&l)
-		p.last = logPosition{l.Index, l.Term}
-	}
-	return p, stopped
+	return sink.ID(), sink.Close()
 }
 
 // decodeConfiguration is raft's, which panics, as an error.

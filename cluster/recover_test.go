@@ -149,11 +149,10 @@ func half(t *testing.T, c *Config, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := beginRecovery(c.DataDir, time.Now())
+	r, err := newRecoveryRun(s, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recoveryRun{s: s, want: want}
 	for _, step := range r.steps()[:n] {
 		if err := step(); err != nil {
 			t.Fatal(err)

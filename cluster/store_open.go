@@ -44,7 +44,9 @@ type storeConfig struct {
 	// onSync hears of each append to the log; nil if nobody asks. It must not block.
 	onSync func(took time.Duration, entries, bytes int)
 	log    hclog.Logger
-	// recovering opens a directory whose recovery was begun, too.
+	// recovering opens a directory to read what can be read of it: also one whose
+	// recovery was begun, or whose log has lost something, and leaves the log as it
+	// is.
 	recovering bool
 }
 
@@ -104,24 +106,16 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 	if err := s.settle(cfg); err != nil {
 		return nil, err
 	}
-	if err := s.checkEnd(cfg); err != nil {
+	if cfg.recovering { // who reads it finds out how far it can be read
+		return s, nil
+	}
+	if err := checkTail(s.log, s.noted); err != nil {
 		return nil, err
 	}
 	if err := repairLog(s.log, s.snaps); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-// checkEnd refuses a log that has lost its end. Who begins a cluster anew from what
-// is left of the old one is told, and gets what is there.
-func (s *stores) checkEnd(cfg storeConfig) error {
-	err := checkTail(s.log, s.noted)
-	if err == nil || !cfg.recovering {
-		return err
-	}
-	cfg.log.Warn("recovering without what is lost", "error", err)
-	return s.log.noteShorter(s.noted.index+1, s.noted.index+1)
 }
 
 func (s *stores) openParts(cfg storeConfig) error {

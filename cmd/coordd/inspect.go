@@ -166,6 +166,8 @@ type directoryItem struct {
 	Server       string         `json:"server"`
 	ClusterID    string         `json:"clusterId"`
 	Recovering   bool           `json:"recovering,omitempty"`
+	Refused      string         `json:"refused,omitempty"` // why a server does not start with it
+	Lost         string         `json:"lost,omitempty"`    // what cannot be read: the state ends before it
 	LogStore     string         `json:"logStore"`
 	Term         uint64         `json:"term"`
 	FirstIndex   uint64         `json:"firstIndex"`
@@ -201,6 +203,7 @@ func newDirectoryItem(s *cluster.DiskSummary) *directoryItem {
 		Index: s.Index, Zxid: s.Zxid.String(), Clock: clockText(s.Clock), Digest: digestText(s.Digest),
 		Znodes: s.Znodes, Sessions: s.Sessions, FeatureLevel: s.FeatureLevel,
 	}
+	d.Refused, d.Lost = errorText(errors.Join(s.Differs, s.Removed)), errorText(s.Lost)
 	for _, x := range s.Snapshots {
 		d.Snapshots = append(d.Snapshots, snapshotItem(x))
 	}
@@ -208,6 +211,13 @@ func newDirectoryItem(s *cluster.DiskSummary) *directoryItem {
 		d.Members = append(d.Members, memberItem(m))
 	}
 	return d
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 func summaryText(s *cluster.DiskSummary) string {
@@ -220,6 +230,11 @@ func summaryText(s *cluster.DiskSummary) string {
 	if s.Recovering {
 		row("", "a recovery was begun and not finished")
 	}
+	for _, err := range []error{s.Differs, s.Removed} {
+		if err != nil {
+			row("refused", "%v", err)
+		}
+	}
 	row("term", "%d", s.Term)
 	row("log", "%s, entries %d to %d, the last of term %d", s.LogStore, s.First, s.Last, s.LastTerm)
 	for _, x := range s.Snapshots {
@@ -231,6 +246,9 @@ func summaryText(s *cluster.DiskSummary) string {
 			role = "has no vote"
 		}
 		row("member", "%s %s", m.ID, role)
+	}
+	if s.Lost != nil {
+		row("lost", "what is behind entry %d: %v", s.Index, s.Lost)
 	}
 	row("state", "at entry %d, zxid %s, clock %s", s.Index, s.Zxid, clockText(s.Clock))
 	row("", "%s, %s, feature level %d, digest %s", counted(s.Znodes, "znode"), counted(s.Sessions, "session"), s.FeatureLevel, digestText(s.Digest))

@@ -18,6 +18,7 @@ type entryItem struct {
 	Clock    string        `json:"clock,omitempty"`
 	Commands []commandItem `json:"commands,omitempty"`
 	Members  []string      `json:"members,omitempty"`
+	Damage   string        `json:"damage,omitempty"`
 }
 
 // commandItem is a command without what must not be seen: secrets, passwords,
@@ -30,7 +31,10 @@ type commandItem struct {
 }
 
 func (p *inspected) entry(e *cluster.DiskEntry) error {
-	item := entryItem{Index: e.Index, Term: e.Term, Type: e.Kind, Bytes: e.Bytes}
+	item := entryItem{Index: e.Index, Term: e.Term, Type: e.Kind, Bytes: e.Bytes, Damage: errorText(e.Damage)}
+	if e.Damage != nil {
+		return p.say("Entry", item, fmt.Sprintf("%d %s: %v\n", e.Index, e.Kind, e.Damage))
+	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d term %d %s, %d bytes", e.Index, e.Term, e.Kind, e.Bytes)
 	if e.Clock != 0 {

@@ -108,6 +108,9 @@ func preview(c *cluster.Config, out io.Writer) (*cluster.DiskSummary, error) {
 	if s.Cluster == "" {
 		return nil, fmt.Errorf("%s belongs to no cluster: there is nothing to recover", c.DataDir)
 	}
+	if s.Differs != nil {
+		return nil, fmt.Errorf("nothing can be recovered from here: %w", s.Differs)
+	}
 	now := time.Now()
 	rows := [][2]string{
 		{"server", s.Server + ", data in " + c.DataDir},
@@ -123,14 +126,20 @@ func preview(c *cluster.Config, out io.Writer) (*cluster.DiskSummary, error) {
 	if s.Recovering {
 		fmt.Fprintln(out, "A recovery was begun here and not finished; it goes on.")
 	}
+	if s.Removed != nil {
+		fmt.Fprintf(out, "This server was taken out of its cluster, and has nothing of what came after that: %v\n", s.Removed)
+	}
 	epoch := max(s.Zxid.Epoch()+1, cluster.EpochAt(now))
 	fmt.Fprintf(out, "\nKept: everything up to entry %d. Of the last entries nobody can say whether they were ever acknowledged; they count from now on.\n", s.Index)
+	if s.Lost != nil {
+		fmt.Fprintf(out, "Lost: whatever this server has behind entry %d, which cannot be read: %v\n", s.Index, s.Lost)
+	}
 	if others := othersThan(s, c.Name); len(others) > 0 {
 		fmt.Fprintf(out, "Lost: whatever %s acknowledged behind entry %d, zxid %s. This server cannot know whether there was anything.\n",
 			strings.Join(others, " and "), s.Index, s.Zxid)
 		fmt.Fprintf(out, "Never start %s with the old data again.\n", strings.Join(others, " or "))
 	}
-	fmt.Fprintf(out, "Every session ends and its locks are released; zxid goes on at %s, above every token that is known.\n", zxid.Make(epoch, 0))
+	fmt.Fprintf(out, "Every session ends and its locks are released; zxid goes on at %s or above, above every token that is known.\n", zxid.Make(epoch, 0))
 	return s, nil
 }
 
