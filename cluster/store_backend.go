@@ -83,12 +83,22 @@ func openWAL(dir string, segment int, log hclog.Logger) (logBackend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", asDamage(dir, err))
 	}
-	return walLog{w}, nil
+	return walLog{w, dir}, nil
 }
 
-// walLog says what it means that a file of the log is full and there is no next
-// one: raft-wal makes that in the background and only logs what kept it from it.
-type walLog struct{ *wal.WAL }
+// walLog makes an error of what raft-wal panics about when it decodes a damaged
+// entry. It also says what it means that a file of the log is full and there is no
+// next one: raft-wal makes that in the background and only logs what kept it from
+// it.
+type walLog struct {
+	*wal.WAL
+	dir string
+}
+
+// GetLog implements raft.LogStore.
+func (w walLog) GetLog(index uint64, out *raft.Log) error {
+	return guarded(w.dir, func() error { return w.WAL.GetLog(index, out) })
+}
 
 // errNoNextFile is returned when a file of the log is full and the next one could
 // not be made.

@@ -114,3 +114,64 @@ func replaceDamaged(t *testing.T, w *world, kind string) {
 		}
 	}
 }
+
+// Every byte of an entry in the log, with every other value that it can have, is
+// found when the entry is read, or harmless. What the entry holds is all that makes
+// a reader of numbers run on.
+func TestNoByteOfAnEntryIsServedWrong(t *testing.T) {
+	bothStores(t, func(t *testing.T, kind logStoreKind) {
+		dir := t.TempDir()
+		s := testStores(t, dir, kind)
+		data := bytes.Repeat([]byte{0xff}, 40)
+		must(t, s.log.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1, Data: data}, {Index: 3, Term: 1}}))
+		s.log.cache.remove(1, 3)
+		name, at := find(t, filepath.Join(dir, map[logStoreKind]string{logStoreWAL: walDir, logStoreBoltDB: boltDir}[kind]), data)
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		must(t, err)
+		defer f.Close()
+		around := make([]byte, len(data)+48)
+		from := int64(at - 16)
+		_, err = f.ReadAt(around, from)
+		must(t, err)
+		step, found := 1, 0
+		if testing.Short() {
+			step = 0x55
+		}
+		for i, old := range around {
+			for v := 0; v < 256; v += step {
+				_, err := f.WriteAt([]byte{byte(v)}, from+int64(i))
+				must(t, err)
+				var l raft.Log
+				switch err := s.log.read(2, &l); {
+				case err == nil && (l.Term != 1 || l.Type != raft.LogCommand || !bytes.Equal(l.Data, data)):
+					t.Fatalf("byte %d as %#02x: served %+v", i, v, l)
+				case err != nil && !errors.Is(err, errDamaged):
+					t.Fatalf("byte %d as %#02x: %v", i, v, err)
+				case err != nil:
+					found++
+				}
+			}
+			_, err := f.WriteAt([]byte{old}, from+int64(i))
+			must(t, err)
+		}
+		if found < 255/step*len(data) {
+			t.Errorf("%d damages were found, at least those of the data have to be", found)
+		}
+	})
+}
+
+// find returns the file below dir that has the bytes, and where.
+func find(t *testing.T, dir string, what []byte) (name string, at int) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	must(t, err)
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		must(t, err)
+		if at := bytes.Index(b, what); at >= 0 {
+			return name, at
+		}
+	}
+	t.Fatalf("no file in %s has it", dir)
+	return "", 0
+}

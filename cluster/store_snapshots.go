@@ -248,15 +248,18 @@ func syncFile(path string) error {
 
 // Close makes the snapshot durable and visible. On an error nothing stays.
 func (s *snapshotSink) Close() error {
-	err := s.SnapshotSink.Close()
-	if err == nil {
-		err = s.store.writeMetaSum(s.ID())
+	if err := s.SnapshotSink.Close(); err != nil {
+		s.removeUnfinished()
+		return err
 	}
+	err := s.store.writeMetaSum(s.ID())
 	if err == nil {
 		err = syncDir(filepath.Join(s.store.path, s.ID()))
 	}
-	if err != nil {
-		s.removeUnfinished()
+	if err != nil { // the library has it by now, and nobody would ever count or remove it
+		if err := s.store.remove(s.ID()); err != nil {
+			s.store.log.Warn("cannot remove an unfinished snapshot", "snapshot", s.ID(), "error", err)
+		}
 		return err
 	}
 	s.store.newest.Store(s.written)

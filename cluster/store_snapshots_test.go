@@ -132,6 +132,26 @@ func TestSnapshotThatFailsToCloseIsNotThere(t *testing.T) {
 	}
 }
 
+// A snapshot whose checksum cannot be written is whole and in its place by then:
+// if it stayed, each attempt on a full disk would leave one.
+func TestSnapshotWithoutChecksumDoesNotStay(t *testing.T) {
+	s := testSnapshots(t, t.TempDir())
+	writeSnapshot(t, s, &raft.SnapshotMeta{Index: 5, Term: 1}, "state")
+	s.onNew = func(p logPosition) { t.Errorf("heard of %v", p) }
+	sink, err := s.Create(1, 10, 1, raft.Configuration{}, 1, nil)
+	must(t, err)
+	must(t, os.Mkdir(filepath.Join(s.path, sink.ID()+tmpSuffix, metaSum+tmpSuffix), dirMode)) // where it is written first
+	if err := sink.Close(); err == nil {
+		t.Error("it closed")
+	}
+	if ids, _ := s.names(); len(ids) != 1 {
+		t.Errorf("%v stay, want the older one", ids)
+	}
+	if got := indexes(t, s); len(got) != 1 || got[0] != 5 {
+		t.Errorf("snapshots %v, want the older one", got)
+	}
+}
+
 // Crash points of the installation of a snapshot: it is durable, and the log not
 // yet cleared.
 func TestLogIsClearedBehindASnapshotThatWasBeingInstalled(t *testing.T) {

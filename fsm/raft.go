@@ -32,11 +32,11 @@ func (m *Machine) Raft() *RaftFSM { return &RaftFSM{m: m} }
 // command hears of it through the Hook. An entry that cannot be applied ends
 // the process (Options.Fatal).
 func (f *RaftFSM) Apply(l *raft.Log) any {
-	if l.Type != raft.LogCommand {
-		f.m.raiseIndex(l.Index)
+	if f.stopped != nil {
 		return nil
 	}
-	if f.stopped != nil {
+	if l.Type != raft.LogCommand {
+		f.m.raiseIndex(l.Index)
 		return nil
 	}
 	if err := f.m.ApplyEntry(l.Index, l.Term, l.Data); err != nil {
@@ -47,6 +47,9 @@ func (f *RaftFSM) Apply(l *raft.Log) any {
 
 // StoreConfiguration implements raft.ConfigurationStore.
 func (f *RaftFSM) StoreConfiguration(index uint64, c raft.Configuration) {
+	if f.stopped != nil { // who waits for the index would read what lacks an entry
+		return
+	}
 	f.m.raiseIndex(index)
 	if f.OnConfiguration != nil {
 		f.OnConfiguration(index, c)

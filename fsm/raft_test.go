@@ -89,6 +89,8 @@ func TestBadEntryIsFatalAndNothingIsAppliedAfterIt(t *testing.T) {
 	f := m.Raft()
 	f.Apply(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand, Data: []byte("garbage")})
 	f.Apply(&raft.Log{Index: 2, Term: 1, Type: raft.LogCommand, Data: encodeEntry(0)})
+	f.Apply(&raft.Log{Index: 3, Term: 1, Type: raft.LogBarrier})
+	f.StoreConfiguration(4, raft.Configuration{})
 	if len(fatal) != 1 || !errors.Is(fatal[0], ErrStop) || m.Index() != 0 {
 		t.Fatalf("fatal %v, index %d", fatal, m.Index())
 	}
