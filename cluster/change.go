@@ -110,7 +110,7 @@ func (n *Node) changeHere(ctx context.Context, q *peerpb.ChangeMemberRequest) *p
 		consider = n.removal
 	}
 	rep := &peerpb.ChangeMemberReply{}
-	err := n.changeMembership(ctx, func(servers []raft.Server) (*change, error) {
+	err := n.changeMembership(ctx, r, func(servers []raft.Server) (*change, error) {
 		s, err := findMember(servers, q.GetName())
 		if err != nil {
 			return nil, err

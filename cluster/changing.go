@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -56,18 +57,19 @@ func promoteChange(servers []raft.Server, s raft.Server) *change {
 	}}
 }
 
-// changeMembership makes one change of the membership at the leader. consider is
-// given the membership of the moment, which is committed and does not change until
-// the change that it wants has ended: two that are safe alone may not be safe
-// together, and Raft would queue both. A nil change is none. While the states of
-// the servers differ nothing is changed (ErrDigestAlarm). If the outcome is not
-// known the error is errNotNow.
+// changeMembership makes one change of the membership at the leader of r. consider
+// is given the membership of the moment, which is committed if r still goes on, and
+// does not change until the change that it wants has ended: two that are safe alone
+// may not be safe together, and Raft would queue both. A nil change is none, and
+// proves nothing: who concludes something from that membership proves the reign
+// afterwards (proveReign). While the states of the servers differ nothing is changed
+// (ErrDigestAlarm). If r is over, or the outcome is not known, the error is errNotNow.
 //
 // A new membership holds from the moment it is in the leader's log, so it must be
 // able to commit itself: if too few of its voters are there, the cluster stands
 // until they are back, and the change cannot be undone. Reports are a second old
 // at worst; therefore the voters to come are asked again, right before.
-func (n *Node) changeMembership(ctx context.Context, consider func([]raft.Server) (*change, error)) error {
+func (n *Node) changeMembership(ctx context.Context, r *reign, consider func([]raft.Server) (*change, error)) error {
 	if err := n.changesRefused(); err != nil {
 		return err
 	}
@@ -77,10 +79,7 @@ func (n *Node) changeMembership(ctx context.Context, consider func([]raft.Server
 		return fmt.Errorf("%w: another change is under way: %w", errNotNow, ctx.Err())
 	}
 	free := func() { <-n.changing }
-	c, err := consider(n.members())
-	if err == nil && c != nil {
-		err = n.quorumAnswers(ctx, c.voters)
-	}
+	c, err := n.planned(ctx, r, consider)
 	if c == nil || err != nil {
 		free()
 		return err
@@ -101,6 +100,46 @@ func (n *Node) changeMembership(ctx context.Context, consider func([]raft.Server
 	}
 	n.changed.flash()
 	return nil
+}
+
+// planned is the change that consider wants, nil if none, once nothing is in its
+// way. Who waited for his turn may have been given up meanwhile, and this server may
+// have lost its office: then the membership that it knows may never be committed.
+// One who leads again after that has to weigh everything anew.
+func (n *Node) planned(ctx context.Context, r *reign, consider func([]raft.Server) (*change, error)) (*change, error) {
+	if err := cmp.Or(ctx.Err(), n.stillReigns(r)); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotNow, err)
+	}
+	c, err := consider(n.members())
+	if c == nil || err != nil {
+		return nil, err
+	}
+	if err := n.quorumAnswers(ctx, c.voters); err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(ctx.Err(), n.stillReigns(r)); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotNow, err)
+	}
+	return c, nil
+}
+
+// stillReigns returns errReignOver once this server knows that it has lost the
+// leadership of r. It may not know it yet: proveReign asks the others.
+func (n *Node) stillReigns(r *reign) error {
+	if term, ok := n.leads(); !ok || term != r.term {
+		return errReignOver
+	}
+	return nil
+}
+
+// proveReign shows that r went on at some moment after the call; so what this
+// server knew before it was what the leader knows. Else it returns an error.
+func (n *Node) proveReign(ctx context.Context, r *reign) error {
+	p, err := n.rounds.join(ctx)
+	if err == nil && p.term != r.term {
+		err = errReignOver
+	}
+	return err
 }
 
 // answerTime is how long a voter may take to show that it is there.

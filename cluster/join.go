@@ -94,7 +94,7 @@ func (n *Node) sendToLeader() *peerpb.JoinReply {
 // the same server, and only the operator knows which one is meant.
 func (n *Node) admitMember(ctx context.Context, r *reign, id serverID, q *peerpb.JoinRequest) error {
 	known := false
-	err := n.changeMembership(ctx, func(servers []raft.Server) (*change, error) {
+	err := n.changeMembership(ctx, r, func(servers []raft.Server) (*change, error) {
 		known = contains(servers, id)
 		if err := n.mayJoin(r, servers, id); known || err != nil {
 			return nil, err
@@ -104,6 +104,11 @@ func (n *Node) admitMember(ctx context.Context, r *reign, id serverID, q *peerpb
 			return r.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, memberChangeTimeout)
 		}}, nil
 	})
+	if err == nil && known {
+		// Who is told that it is a member says so for ever. A leader that was
+		// deposed may have it in a membership that nobody else has ever had.
+		err = n.proveReign(ctx, r)
+	}
 	if err != nil {
 		return fmt.Errorf("take %s in: %w", id, err)
 	}
@@ -117,7 +122,7 @@ func (n *Node) admitMember(ctx context.Context, r *reign, id serverID, q *peerpb
 
 // mayJoin says what is in the way of a new member.
 func (n *Node) mayJoin(r *reign, servers []raft.Server, id serverID) error {
-	if len(servers) >= maxMembers {
+	if len(servers) >= maxMembers && !contains(servers, id) {
 		return fmt.Errorf("the cluster has %d members, no more are taken in", len(servers))
 	}
 	for _, s := range servers {

@@ -16,6 +16,9 @@ const (
 	// maxBehindForVote is how many entries a server that gets a vote may be
 	// behind the commit index.
 	maxBehindForVote = 1000
+	// keeperRetry is how long a change that failed is left alone: what was in its way
+	// stays for a moment, and each failure is a line in the log.
+	keeperRetry = time.Second
 )
 
 // keeper looks after the membership during one reign: it gives a vote to servers
@@ -26,6 +29,7 @@ type keeper struct {
 	node  *Node
 	reign *reign
 	ticks int
+	rest  time.Duration // no change before, on the node's clock
 }
 
 // memberLoop runs until ctx ends.
@@ -39,10 +43,15 @@ func (k *keeper) look(ctx context.Context) {
 		k.forgetLeft()
 	}
 	k.reign.steady.look(k.node)
-	if k.node.changesRefused() != nil {
+	k.makeFirst(ctx, k.replaced, k.unwilling, k.ready, k.dead)
+}
+
+// makeFirst makes the step of the first that wants one.
+func (k *keeper) makeFirst(ctx context.Context, finds ...func([]raft.Server) *step) {
+	if k.node.changesRefused() != nil || k.node.now() < k.rest {
 		return
 	}
-	for _, find := range []func([]raft.Server) *step{k.replaced, k.unwilling, k.ready, k.dead} {
+	for _, find := range finds {
 		if find(k.node.members()) != nil {
 			k.carryOut(ctx, find)
 			return // the next look sees its outcome
@@ -62,7 +71,7 @@ type step struct {
 // carryOut makes the step that find wants once nothing else is being changed.
 func (k *keeper) carryOut(ctx context.Context, find func([]raft.Server) *step) {
 	var s *step
-	err := k.node.changeMembership(ctx, func(servers []raft.Server) (*change, error) {
+	err := k.node.changeMembership(ctx, k.reign, func(servers []raft.Server) (*change, error) {
 		if s = find(servers); s == nil || s.handOver {
 			return nil, nil
 		}
@@ -74,10 +83,15 @@ func (k *keeper) carryOut(ctx context.Context, find func([]raft.Server) *step) {
 	if s.handOver {
 		_, err = k.node.transferHere(ctx, "")
 	}
-	if err != nil && ctx.Err() != nil {
-		return
+	switch {
+	case err == nil && s.handOver:
+		k.node.log.Info("leadership goes to another server, which is to change the membership", "peer", string(s.server.ID), "wanted", s.event)
+	case err == nil:
+		k.node.log.Info(s.text, "event", s.event, "peer", string(s.server.ID))
+	case ctx.Err() == nil:
+		k.rest = k.node.now() + keeperRetry
+		k.node.log.Warn("a change of the membership failed", "event", "member_change_failed", "peer", string(s.server.ID), "wanted", s.event, "err", err)
 	}
-	k.node.log.Info(s.text, "event", s.event, "peer", string(s.server.ID), "err", err)
 }
 
 // remove is the step that takes a server out, if that is safe.

@@ -87,19 +87,15 @@ func (n *Node) hasLeft(ctx context.Context, r *reign, id serverID) (bool, error)
 	left := false
 	// Between changes the membership of a leader is committed, as is all else that
 	// is before the NewEpoch of r.
-	err := n.changeMembership(ctx, func(servers []raft.Server) (*change, error) {
+	err := n.changeMembership(ctx, r, func(servers []raft.Server) (*change, error) {
 		left = !contains(servers, id)
 		return nil, nil
 	})
 	if err != nil || !left {
 		return false, err
 	}
-	p, err := n.rounds.join(ctx) // a leader of the past knows an old membership
-	if err != nil {
+	if err := n.proveReign(ctx, r); err != nil { // a leader of the past knows an old membership
 		return false, err
-	}
-	if p.term != r.term {
-		return false, errReignOver
 	}
 	return true, nil
 }

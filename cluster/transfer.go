@@ -67,7 +67,9 @@ func (n *Node) startTransfer(r *raft.Raft, to string) (raft.Future, error) {
 		if len(n.voters()) < 2 {
 			return nil, fmt.Errorf("%w: there is no other voter", ErrRefused)
 		}
-		return r.LeadershipTransfer(), nil
+		if to = n.successor(); to == "" {
+			return r.LeadershipTransfer(), nil
+		}
 	}
 	for _, s := range n.members() {
 		if id := serverID(s.ID); id.name() == to && s.Suffrage == raft.Voter {
@@ -78,6 +80,22 @@ func (n *Node) startTransfer(r *raft.Raft, to string) (raft.Future, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: %s is not a voter", ErrRefused, clip(to))
+}
+
+// successor is the name of the other voter in contact that has applied most, ""
+// if none is known. Raft by itself looks only at what it has sent: a voter that
+// died a moment ago is as good to it as any, and it would ask that one again and
+// again.
+func (n *Node) successor() (name string) {
+	var most uint64
+	for _, id := range n.voters() {
+		state, _, known := n.stateOfServer(id)
+		if id == n.id || !known || !n.inContact(id) || state.GetAppliedIndex() < most {
+			continue
+		}
+		most, name = state.GetAppliedIndex(), id.name()
+	}
+	return name
 }
 
 // await waits for a future of Raft or the end of ctx. Raft answers every future
