@@ -119,19 +119,27 @@ func bracketed(host string) string {
 // end of its name, if all names end in different ones, else its place in the order
 // of names, from 1.
 func serverNumber(peers []cluster.Peer, name string) int {
+	if namesAreNumbered(peers) {
+		return trailingNumber(name)
+	}
 	names := make([]string, len(peers))
-	numbers := make(map[int]bool)
 	for i, p := range peers {
 		names[i] = p.Name
+	}
+	slices.Sort(names)
+	return cmp.Or(slices.Index(names, name)+1, 1)
+}
+
+// namesAreNumbered says that all names end in different numbers. Otherwise the
+// number of a server changes when another one joins or leaves.
+func namesAreNumbered(peers []cluster.Peer) bool {
+	numbers := make(map[int]bool)
+	for _, p := range peers {
 		if n := trailingNumber(p.Name); n > 0 {
 			numbers[n] = true
 		}
 	}
-	if len(numbers) == len(peers) {
-		return trailingNumber(name)
-	}
-	slices.Sort(names)
-	return cmp.Or(slices.Index(names, name)+1, 1)
+	return len(numbers) == len(peers)
 }
 
 func trailingNumber(name string) int {

@@ -57,12 +57,16 @@ func (s *Server) reconfig(ctx context.Context, q *wire.Request, caller *znode.Ca
 	if err != nil {
 		return nil, zkCode(err)
 	}
-	if _, version := splitZKConfig(string(data)); q.ConfigID != -1 && q.ConfigID != int64(version) {
+	lines, version := splitZKConfig(string(data))
+	if q.ConfigID != -1 && q.ConfigID != int64(version) {
 		return nil, wire.BadVersion
 	}
 	members := s.cluster.Members(ctx)
 	if !members.FromLeader {
 		return nil, wire.NewConfigNoQuorum
+	}
+	if !numbersHold(q, members.Members, lines) {
+		return nil, wire.BadVersion
 	}
 	plan, code := planReconfig(q, numbered(members.Members))
 	if code != wire.OK {
@@ -132,21 +136,37 @@ func (s *Server) showZKConfig(ctx context.Context) (*wire.Reply, wire.Code) {
 	}
 }
 
+// numbersHold says that the numbers in a reconfig mean the servers that its sender
+// means. Those that are only places in an order move up when a server leaves: a
+// removal that is sent again, because the answer was lost, would take the next one
+// out. So they need the version of the configuration that they are from, which is
+// shown in lines, and must be that of the moment.
+func numbersHold(q *wire.Request, members []cluster.Member, lines []string) bool {
+	return namesAreNumbered(namesOf(members)) || q.ConfigID != -1 && slices.Equal(lines, zkConfigLines(members, lines))
+}
+
 // numbered are the members by the numbers that ZooKeeper's tools call them by. Of
 // two with one name it is the one that is in contact.
 func numbered(members []cluster.Member) map[int]cluster.Member {
-	real := slices.DeleteFunc(slices.Clone(members), func(m cluster.Member) bool { return m.Role == cluster.RoleMissing })
-	peers := make([]cluster.Peer, 0, len(real))
-	for _, m := range real {
-		if p := (cluster.Peer{Name: m.Name}); !slices.Contains(peers, p) {
-			peers = append(peers, p)
+	names := namesOf(members)
+	out := make(map[int]cluster.Member, len(names))
+	for _, m := range members {
+		if m.Role == cluster.RoleMissing {
+			continue
 		}
-	}
-	out := make(map[int]cluster.Member, len(peers))
-	for _, m := range real {
-		n := serverNumber(peers, m.Name)
+		n := serverNumber(names, m.Name)
 		if old, twice := out[n]; !twice || !old.InContact {
 			out[n] = m
+		}
+	}
+	return out
+}
+
+// namesOf are the names of those that are members, each once.
+func namesOf(members []cluster.Member) (out []cluster.Peer) {
+	for _, m := range members {
+		if p := (cluster.Peer{Name: m.Name}); m.Role != cluster.RoleMissing && !slices.Contains(out, p) {
+			out = append(out, p)
 		}
 	}
 	return out

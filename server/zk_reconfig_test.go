@@ -68,6 +68,35 @@ func TestReconfigMeansWhatItMeansToZooKeeper(t *testing.T) {
 	}
 }
 
+// A removal by a number that is sent again must not take another server out, to
+// which the number has gone meanwhile.
+func TestNumbersThatAreOnlyPlacesNeedTheirVersion(t *testing.T) {
+	before := ensembleOf("alpha", "beta/leader", "gamma", "delta/missing")
+	after := ensembleOf("beta/leader", "gamma")
+	mixed := append(ensembleOf("m1"), ensembleOf("n1", "n2/leader")...)
+	for _, c := range []struct {
+		version int64
+		members []cluster.Member
+		shown   []cluster.Member // to clients at that version
+		want    bool
+	}{
+		{-1, ensembleOf("n1", "n2/leader", "n3"), before, true}, // no other can be called 3
+		{7, ensembleOf("n1", "n2/leader", "n3"), before, true},
+		{-1, before, before, false},
+		{7, before, before, true},
+		{7, after, before, false}, // not shown yet
+		{-1, mixed, mixed, false},
+		{7, mixed, mixed, true},
+	} {
+		if got := numbersHold(&wire.Request{Leaving: "1", ConfigID: c.version}, c.members, zkConfigLines(c.shown, nil)); got != c.want {
+			t.Errorf("version %d, %v: %v", c.version, numbered(c.members), got)
+		}
+	}
+	if numbered(before)[1].Name != "alpha" || numbered(after)[1].Name != "beta" {
+		t.Error("the numbers do not move: nothing was shown")
+	}
+}
+
 func TestConfigurationShowsTheMembersAndNobodyElse(t *testing.T) {
 	old := append(ensembleOf("n1", "n2/leader", "n3", "n4/joining", "n5/observer"), cluster.Member{Name: "n6", Role: cluster.RoleMissing, PeerAddress: "n6:7421"})
 	// Of a server and its successor, the one that is there.
