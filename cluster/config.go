@@ -53,9 +53,9 @@ type Config struct {
 	// Listen is where the peer port listens; this server's address in Peers.
 	Listen string
 
-	// Heartbeat (200 ms), Election (200 ms) and Lease (100 ms) are Raft's. After
-	// a kill of the leader writes stand for about 2.2 times the first two. On a
-	// WAN use 500 ms and more.
+	// Heartbeat (200 ms), Election (200 ms) and Lease (as Heartbeat) are Raft's.
+	// After a leader falls silent writes stand for about 2.2 times the first two. On
+	// a WAN use 500 ms and more.
 	Heartbeat, Election, Lease time.Duration
 	// WriteDeadline is how long one write to the disk may take before the
 	// server cuts itself off and ends; 5 s. It must be longer than any fsync

@@ -105,7 +105,7 @@ func TestRaftConfigIsOursAndValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.LocalID != raft.ServerID(idA) || c.HeartbeatTimeout != 200*time.Millisecond || c.ElectionTimeout != 200*time.Millisecond ||
-		c.LeaderLeaseTimeout != 100*time.Millisecond || c.CommitTimeout != 50*time.Millisecond || c.MaxAppendEntries != 256 ||
+		c.LeaderLeaseTimeout != 200*time.Millisecond || c.CommitTimeout != 50*time.Millisecond || c.MaxAppendEntries != 256 ||
 		c.PreVoteDisabled || !c.NoLegacyTelemetry || c.ProtocolVersion != 3 || c.BatchApplyCh || c.Logger != l {
 		t.Errorf("%+v", c)
 	}

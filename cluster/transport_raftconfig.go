@@ -13,13 +13,12 @@ import (
 type raftTimes struct {
 	heartbeat time.Duration // a follower without a message for so long stands; 200 ms
 	election  time.Duration // a candidate without a majority for so long tries again; 200 ms
-	lease     time.Duration // a leader without a majority for so long steps down; 100 ms
+	lease     time.Duration // a leader without a majority for so long steps down; as the heartbeat
 }
 
 const (
 	defaultHeartbeat = 200 * time.Millisecond
 	defaultElection  = 200 * time.Millisecond
-	defaultLease     = 100 * time.Millisecond
 	// commitTimeout bounds how late a follower learns of a commit if the commit
 	// message is lost; a quarter of the heartbeat if that is longer.
 	commitTimeout = 50 * time.Millisecond
@@ -45,7 +44,7 @@ func (t raftTimes) withDefaults() raftTimes {
 		t.election = defaultElection
 	}
 	if t.lease == 0 {
-		t.lease = defaultLease
+		t.lease = t.heartbeat
 	}
 	return t
 }

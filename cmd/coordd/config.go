@@ -120,7 +120,7 @@ type LimitsConfig struct {
 type RaftConfig struct {
 	Heartbeat       time.Duration `yaml:"heartbeat" help:"a follower without news for this long looks for a leader; 500ms and more across sites"`
 	Election        time.Duration `yaml:"election" help:"a candidate tries again after this long"`
-	Lease           time.Duration `yaml:"lease" help:"a leader without a quorum for this long steps down"`
+	Lease           time.Duration `yaml:"lease" help:"a leader without a quorum for this long steps down; 0: as long as heartbeat"`
 	WriteDeadline   time.Duration `yaml:"write_deadline" help:"a log write that takes longer ends the server, so that the others go on"`
 	SnapshotLogSize Size          `yaml:"snapshot_log_size" help:"write a snapshot after this much log"`
 	DiskReserve     Size          `yaml:"disk_reserve" help:"room kept on the disk for releases and ends of sessions; writes are refused when less than as much again is free; 0: none"`
@@ -155,7 +155,7 @@ func defaultConfig() Config {
 			Connections: 20_000, RequestsInFlight: 1024, UnaryInFlight: 4096, QueueSize: 16 << 20,
 		},
 		Raft: RaftConfig{
-			Heartbeat: 200 * time.Millisecond, Election: 200 * time.Millisecond, Lease: 100 * time.Millisecond,
+			Heartbeat: 200 * time.Millisecond, Election: 200 * time.Millisecond,
 			WriteDeadline: 5 * time.Second, SnapshotLogSize: 64 << 20, DiskReserve: 64 << 20, LogStore: "wal",
 		},
 		ZooKeeper: ZooKeeperConfig{FrameSize: wire.MaxFrameBytes, Words: []string{"srvr", "ruok", "isro"}},
