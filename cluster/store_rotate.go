@@ -26,11 +26,13 @@ const walFrameHeader = 8
 // What is wrong with the log in any other way is left for the library to say.
 func finishRotation(dir string) (err error) {
 	meta := &metadb.BoltMetaDB{}
+	// Also when it cannot be read it may have been opened, and the library would
+	// wait for ever for its lock.
+	defer func() { err = errors.Join(err, meta.Close()) }()
 	state, err := meta.Load(dir)
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	defer func() { err = errors.Join(err, meta.Close()) }()
 	if len(state.Segments) == 0 {
 		return nil
 	}
