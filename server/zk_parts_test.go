@@ -129,6 +129,38 @@ func TestEndLetsOutWhatIsQueued(t *testing.T) {
 	}
 }
 
+// A connection takes no events any more once it is told to end. Nothing that is
+// still sent on it may show a transaction from then on, of whatever request it is
+// the answer: the client would set its watches anew from behind it, and never hear
+// of what it has missed.
+func TestConnectionThatEndsShowsNothingBehindItsLastEvent(t *testing.T) {
+	changed := wire.Event{Type: wire.EventChanged, Path: "/a"}
+	for _, full := range []bool{false, true} {
+		o := newZKOut(100)
+		o.reply(wire.ReplyHeader{Xid: 1, Zxid: 5}, wire.SetData, nil)
+		o.event(changed)
+		for full && o.event(changed) {
+		}
+		o.end()
+		o.event(changed) // at 6: it comes too late
+		later := wire.ReplyHeader{Xid: 2, Zxid: 6}
+		o.reply(later, wire.GetData, nil)
+		o.ping(later)
+		o.mu.Lock()
+		o.replyLocked(later, wire.CloseSession, nil)
+		o.mu.Unlock()
+		p := o.take()
+		for _, h := range p.replies(t) {
+			if h.Xid != wire.XidEvent && h.Zxid > 5 {
+				t.Errorf("full %v: the client is shown %s, and was told of nothing behind 5", full, h.Zxid)
+			}
+		}
+		if got := len(p.replies(t)); full && got != 0 || !full && got != 2 {
+			t.Errorf("full %v: %d frames are sent", full, got)
+		}
+	}
+}
+
 // TestPingsWaitWhileTheirAnswersAreNotTaken, and go on when they are.
 func TestPingsWaitWhileTheirAnswersAreNotTaken(t *testing.T) {
 	o := newZKOut(1 << 20)
