@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -174,4 +176,38 @@ func find(t *testing.T, dir string, what []byte) (name string, at int) {
 	}
 	t.Fatalf("no file in %s has it", dir)
 	return "", 0
+}
+
+// Whoever reads why a server does not start with what it has left has to find its
+// directory in it, and what to do.
+func TestWhatIsMissingOfSnapshotsIsNamed(t *testing.T) {
+	for name, keep := range map[string]int{"none is left": 0, "one that is too old is left": 1} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, err := openStores(testStoreConfig(t, dir, logStoreBoltDB))
+			must(t, err)
+			p := &specimen{kind: logStoreBoltDB}
+			for i := uint64(1); i <= 60; i++ {
+				must(t, s.log.StoreLogs([]*raft.Log{p.entry(i)}))
+			}
+			writeSnapshot(t, s.snaps, &raft.SnapshotMeta{Index: 10, Term: 1}, "old")
+			writeSnapshot(t, s.snaps, &raft.SnapshotMeta{Index: 40, Term: 1}, "new")
+			must(t, s.log.DeleteRange(1, 20))
+			must(t, s.close())
+			snapshots, err := filepath.Glob(filepath.Join(dir, snapshotDir, "*", "state.bin"))
+			must(t, err)
+			slices.Sort(snapshots)
+			for _, path := range snapshots[keep:] {
+				must(t, os.RemoveAll(filepath.Dir(path)))
+			}
+			s, err = openStores(testStoreConfig(t, dir, logStoreBoltDB))
+			if err == nil {
+				_ = s.close()
+				t.Fatal("it starts")
+			}
+			if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "rejoin as new") {
+				t.Errorf("neither which directory nor what to do: %v", err)
+			}
+		})
+	}
 }

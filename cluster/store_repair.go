@@ -55,7 +55,7 @@ func repairLog(log *logStore, snaps *snapshotStore) error {
 // the log must have everything. first is 0 if it is empty.
 func checkWithoutSnapshot(snaps *snapshotStore, first uint64) error {
 	if first > 1 {
-		return fmt.Errorf("%w: the log begins at index %d and there is no snapshot: %w", errLogBroken, first, errDiskNotWhole)
+		return fmt.Errorf("%s: %w: the log begins at index %d and there is no snapshot: %w", snaps.path, errLogBroken, first, errDiskNotWhole)
 	}
 	ids, err := snaps.names()
 	if err != nil {
@@ -99,7 +99,7 @@ func newestReadable(log *logStore, snaps *snapshotStore) (*raft.SnapshotMeta, er
 		snaps.log.Warn("cannot read a snapshot", "snapshot", meta.ID, "error", err)
 	}
 	if len(list) > 0 {
-		return nil, fmt.Errorf("%w: none of %d snapshots can be used: %w", errLogBroken, len(list), errDiskNotWhole)
+		return nil, fmt.Errorf("%s: %w: none of %d snapshots can be used: %w", snaps.path, errLogBroken, len(list), errDiskNotWhole)
 	}
 	return nil, nil
 }
