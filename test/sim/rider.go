@@ -21,6 +21,7 @@ type rider struct {
 	rnd    *rand.Rand // of the rider's own goroutine
 
 	stopping atomic.Bool
+	atRest   func()       // to be called when it does nothing more but watch
 	answers  atomic.Int64 // calls that were answered
 	writes   int          // makes each datum one of its own
 	lives    int
@@ -56,6 +57,7 @@ func (r *rider) hostName() string {
 
 // run lives one life after the other until stopping.
 func (r *rider) run() {
+	defer r.atRest()
 	for first := true; !r.stopping.Load(); first = false {
 		m, vanished := r.machine, r.vanished
 		if !first {
@@ -86,6 +88,7 @@ func (r *rider) live(m *machine, vanished chan struct{}) error {
 		work.Go(func() { r.watch(ctx, cl) })
 	}
 	r.work(ctx, cl, m, vanished)
+	r.rest(ctx, vanished)
 	r.says("close")
 	end()
 	r.mu.Lock()
@@ -110,6 +113,25 @@ func (r *rider) work(ctx context.Context, cl *check.Client, m *machine, vanished
 		if err := r.act(ctx, cl); err == nil || !errors.Is(err, client.ErrUnavailable) && ctx.Err() == nil {
 			r.answers.Add(1)
 		}
+	}
+}
+
+// rest is what comes behind the last work: the watch goes on, unless it is cut off
+// for good.
+func (r *rider) rest(ctx context.Context, vanished chan struct{}) {
+	select {
+	case <-vanished:
+		return
+	default:
+	}
+	if !r.stopping.Load() {
+		return
+	}
+	r.says("rest")
+	r.atRest()
+	select {
+	case <-r.w.rested:
+	case <-ctx.Done():
 	}
 }
 

@@ -55,11 +55,13 @@ func (w *world) run() {
 	if !w.start() {
 		return
 	}
-	var riders sync.WaitGroup
+	var riders, working sync.WaitGroup
 	for i := range w.cfg.Clients {
 		w.riders = append(w.riders, w.newRider(i))
 	}
 	for _, r := range w.riders {
+		working.Add(1)
+		r.atRest = sync.OnceFunc(working.Done)
 		riders.Go(r.run)
 	}
 	w.trouble()
@@ -67,8 +69,30 @@ func (w *world) run() {
 	for _, r := range w.riders {
 		r.stopping.Store(true)
 	}
+	w.awaitRiders(&working)
+	w.settleWatches()
+	close(w.rested)
 	w.awaitRiders(&riders)
 	w.judge()
+}
+
+// settleWatches gives the watches of all riders the time to tell of the last write.
+// One that has fallen silent for good is not noticed otherwise.
+func (w *world) settleWatches() {
+	c, err := w.dial("last", w.cfg.sessionTimeout())
+	if err != nil {
+		w.wrong("when all is at rest: %v", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.paces(100))
+	defer cancel()
+	z, err := w.history.Client("last", c).Sync(ctx)
+	if err != nil {
+		w.wrong("when all is at rest: %v", err)
+	}
+	_ = c.Close()
+	time.Sleep(w.cfg.paces(30))
+	w.history.Settled(z)
 }
 
 // settle waits until the cluster has recovered and serves everybody.
@@ -90,7 +114,8 @@ func (w *world) settle() {
 	})
 }
 
-// awaitRiders waits for the end of all riders, within reason.
+// awaitRiders waits until all riders have come to rest, or to their end, within
+// reason.
 func (w *world) awaitRiders(riders *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { riders.Wait(); close(done) }()

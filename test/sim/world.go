@@ -38,6 +38,7 @@ type world struct {
 	// clientLog hears only of what should not be.
 	clientLog *slog.Logger
 	healing   chan struct{} // closed when faults are to end
+	rested    chan struct{} // closed when riders that have stopped are to end
 	wiping    sync.Mutex    // only TryLock: one disk at a time
 
 	mu       sync.Mutex // guards below
@@ -50,7 +51,7 @@ func newWorld(t *testing.T, cfg Config) *world {
 	t.Helper()
 	w := &world{
 		cfg: cfg, net: memnet.New(), history: check.New(nil), journal: newJournal(), began: time.Now(),
-		healing: make(chan struct{}), happened: map[Kind]int{},
+		healing: make(chan struct{}), rested: make(chan struct{}), happened: map[Kind]int{},
 	}
 	w.clientLog = slog.New(slog.NewTextHandler(w.journal, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.net.DelayAll(cfg.paces(linkPaces))
