@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -65,8 +66,9 @@ type SnapshotInfo struct {
 
 // OpenDisk copies the data directory dir, which is not changed, and opens the
 // copy. A server that has it makes that errDirInUse. temp is where the copy is
-// made; empty: the system's place for such things.
-func OpenDisk(dir, temp string) (_ *Disk, err error) {
+// made; empty: the system's place for such things. When ctx ends the copy is given
+// up.
+func OpenDisk(ctx context.Context, dir, temp string) (_ *Disk, err error) {
 	id, err := identityOf(dir)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,7 @@ func OpenDisk(dir, temp string) (_ *Disk, err error) {
 	if d.copied, err = os.MkdirTemp(temp, "coordd-look-"); err != nil {
 		return nil, fmt.Errorf("copy %s: %w", dir, err)
 	}
-	if err := cloneDir(d.copied, dir); err != nil {
+	if err := cloneDir(ctx, d.copied, dir); err != nil {
 		return nil, fmt.Errorf("copy %s: %w", dir, err)
 	}
 	var broken error
@@ -150,9 +152,9 @@ func lockShared(dir string) (*os.File, error) {
 }
 
 // cloneDir copies what is under from, but for the reserve of room.
-func cloneDir(to, from string) error {
+func cloneDir(ctx context.Context, to, from string) error {
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
+		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(from, path)
@@ -168,11 +170,11 @@ func cloneDir(to, from string) error {
 		case filepath.Dir(filepath.Dir(rel)) == snapshotDir && os.Link(path, target) == nil:
 			return nil // never changed in place
 		}
-		return copyFile(target, path)
+		return copyFile(ctx, target, path)
 	})
 }
 
-func copyFile(to, from string) (err error) {
+func copyFile(ctx context.Context, to, from string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
@@ -182,9 +184,19 @@ func copyFile(to, from string) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
+	for err == nil {
+		if _, err = io.CopyN(out, in, copyStep); err == nil {
+			err = ctx.Err()
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
 	return errors.Join(err, out.Close())
 }
+
+// copyStep is how many bytes are copied between two looks at whether to go on.
+const copyStep = 16 << 20
 
 // Close lets the directory go and removes the copy. It may be called twice.
 func (d *Disk) Close() error {

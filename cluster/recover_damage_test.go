@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -69,7 +70,7 @@ func written(w *world, snapshot bool) (c Config, at uint64) {
 // summary looks into a directory.
 func summary(t *testing.T, dir string) *DiskSummary {
 	t.Helper()
-	d, err := OpenDisk(dir, t.TempDir())
+	d, err := OpenDisk(context.Background(), dir, t.TempDir())
 	must(t, err)
 	s, err := d.Summary()
 	must(t, errors.Join(err, d.Close()))
@@ -251,7 +252,7 @@ func TestDamagedEntryIsShownAmongTheOthers(t *testing.T) {
 	inFakeTime(t, 1, nil, func(w *world) {
 		c, at := written(w, false)
 		rawLog(t, &c, func(b logBackend, last uint64) { spoil(t, b, at+1, last) })
-		d, err := OpenDisk(c.DataDir, t.TempDir())
+		d, err := OpenDisk(context.Background(), c.DataDir, t.TempDir())
 		must(t, err)
 		defer d.Close()
 		var damaged, whole []uint64
@@ -265,6 +266,42 @@ func TestDamagedEntryIsShownAmongTheOthers(t *testing.T) {
 		}))
 		if len(damaged) != 1 || damaged[0] != at+1 || len(whole) < 10 || whole[len(whole)-1] <= at+1 {
 			t.Errorf("damaged: %v, whole: %v", damaged, whole)
+		}
+	})
+}
+
+func TestLookIntoADirectoryThatIsInterruptedLeavesNothing(t *testing.T) {
+	inFakeTime(t, 1, nil, func(w *world) {
+		c, _ := written(w, false)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		temp := t.TempDir()
+		if _, err := OpenDisk(ctx, c.DataDir, temp); !errors.Is(err, context.Canceled) {
+			t.Errorf("it was not given up: %v", err)
+		}
+		if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
+			t.Errorf("it leaves %v, %v", left, err)
+		}
+	})
+}
+
+// All of the log is gone, and there is a snapshot: the server that is recovered
+// from that is not told of the end that it had.
+func TestRecoveryWithoutAnyLogStarts(t *testing.T) {
+	inFakeTime(t, 1, nil, func(w *world) {
+		c, _ := written(w, true)
+		rawLog(t, &c, func(b logBackend, last uint64) {
+			first, err := b.FirstIndex()
+			must(t, err)
+			must(t, b.DeleteRange(first, last))
+		})
+		if done := w.recover("n1"); !errors.Is(done.Lost, errDamaged) {
+			t.Errorf("recovered as %+v", done)
+		}
+		w.start("n1")
+		w.eventually(20*time.Second, "n1 leads", func() bool { return w.node("n1").Status().Leading })
+		if !w.exists("n1", "/a-0") {
+			t.Error("what the snapshot has is not there")
 		}
 	})
 }

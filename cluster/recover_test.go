@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -171,7 +172,7 @@ func TestRunningServerIsNotRecovered(t *testing.T) {
 		if _, err := Recover(c); !errors.Is(err, errDirInUse) {
 			t.Errorf("recover: %v", err)
 		}
-		if _, err := OpenDisk(c.DataDir, ""); !errors.Is(err, errDirInUse) {
+		if _, err := OpenDisk(context.Background(), c.DataDir, ""); !errors.Is(err, errDirInUse) {
 			t.Errorf("look into it: %v", err)
 		}
 	})
@@ -198,7 +199,7 @@ func TestLookingIntoADirectoryChangesNothing(t *testing.T) {
 			dir := w.hosts["n1"].dir
 			before := contentOf(t, dir)
 
-			d, err := OpenDisk(dir, t.TempDir())
+			d, err := OpenDisk(context.Background(), dir, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ sessions are not printed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fl := cmd.Flags()
 			f.entries = f.entries || fl.Changed("from") || fl.Changed("to")
-			return inspect(&f, args[0], cmd.OutOrStdout())
+			return inspect(cmd.Context(), &f, args[0], cmd.OutOrStdout())
 		},
 	}
 	fl := cmd.Flags()
@@ -78,7 +79,7 @@ func (p *inspected) say(kind string, value any, text string) error {
 	return err
 }
 
-func inspect(f *inspectFlags, path string, out io.Writer) error {
+func inspect(ctx context.Context, f *inspectFlags, path string, out io.Writer) error {
 	p := &inspected{out, f.json}
 	st, err := os.Stat(path)
 	if err != nil {
@@ -90,7 +91,7 @@ func inspect(f *inspectFlags, path string, out io.Writer) error {
 	if state := filepath.Join(path, "state.bin"); fileExists(state) {
 		return inspectSnapshot(p, state)
 	}
-	return inspectDir(p, f, path)
+	return inspectDir(ctx, p, f, path)
 }
 
 func fileExists(path string) bool {
@@ -142,8 +143,8 @@ func inspectSnapshot(p *inspected, path string) error {
 		v.FeatureLevel, digestText(digest)))
 }
 
-func inspectDir(p *inspected, f *inspectFlags, dir string) (err error) {
-	d, err := cluster.OpenDisk(dir, f.temp)
+func inspectDir(ctx context.Context, p *inspected, f *inspectFlags, dir string) (err error) {
+	d, err := cluster.OpenDisk(ctx, dir, f.temp)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func inspectDir(p *inspected, f *inspectFlags, dir string) (err error) {
 	if !f.entries {
 		return nil
 	}
-	return d.Entries(f.from, f.to, func(e *cluster.DiskEntry) error { return p.entry(e) })
+	return d.Entries(f.from, f.to, func(e *cluster.DiskEntry) error { return errors.Join(ctx.Err(), p.entry(e)) })
 }
 
 // directoryItem is a data directory as scripts see it.

@@ -59,7 +59,7 @@ it was interrupted; until it has ended the server does not start.`,
 	return cmd
 }
 
-func recoverServer(_ context.Context, f *recoverFlags, in io.Reader, out, errs io.Writer) error {
+func recoverServer(ctx context.Context, f *recoverFlags, in io.Reader, out, errs io.Writer) error {
 	c, _, err := f.config.load()
 	if err != nil {
 		return err
@@ -75,11 +75,11 @@ func recoverServer(_ context.Context, f *recoverFlags, in io.Reader, out, errs i
 	case f.yes && f.keep == "" && !f.preview:
 		return usageError{errors.New("--yes needs --keep, so that the right server is kept")}
 	}
-	now, err := preview(&sc.Cluster, out)
+	now, err := preview(ctx, &sc.Cluster, out)
 	if err != nil || f.preview {
 		return err
 	}
-	if err := confirmRecovery(f, &sc.Cluster, in, errs); err != nil {
+	if err := confirmRecovery(ctx, f, &sc.Cluster, in, errs); err != nil {
 		return err
 	}
 	done, err := cluster.Recover(sc.Cluster)
@@ -96,8 +96,8 @@ func recoverServer(_ context.Context, f *recoverFlags, in io.Reader, out, errs i
 
 // preview says what the data directory holds and what recovering it means. It
 // changes nothing.
-func preview(c *cluster.Config, out io.Writer) (*cluster.DiskSummary, error) {
-	d, err := cluster.OpenDisk(c.DataDir, "")
+func preview(ctx context.Context, c *cluster.Config, out io.Writer) (*cluster.DiskSummary, error) {
+	d, err := cluster.OpenDisk(ctx, c.DataDir, "")
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +155,8 @@ func othersThan(s *cluster.DiskSummary, name string) (out []string) {
 	return out
 }
 
-// confirmRecovery asks twice, for different words.
-func confirmRecovery(f *recoverFlags, c *cluster.Config, in io.Reader, out io.Writer) error {
+// confirmRecovery asks on a terminal, or is told not to.
+func confirmRecovery(ctx context.Context, f *recoverFlags, c *cluster.Config, in io.Reader, out io.Writer) error {
 	if f.yes {
 		return nil
 	}
@@ -164,17 +164,40 @@ func confirmRecovery(f *recoverFlags, c *cluster.Config, in io.Reader, out io.Wr
 	if !ok || !term.IsTerminal(int(tty.Fd())) {
 		return usageError{errors.New("recover needs a terminal to ask on, or --yes with --keep")}
 	}
+	return askTwice(ctx, c.ClusterName, c.Name, in, out)
+}
+
+// askTwice asks for different words: the cluster's name and the server's. It gives
+// up when ctx ends, and leaves the read that it waits for behind: the program is
+// about to end.
+func askTwice(ctx context.Context, clusterName, server string, in io.Reader, out io.Writer) error {
 	answers := bufio.NewReader(in)
 	for _, q := range [][2]string{
-		{"\nIs a majority of the servers lost for good? Type the cluster's name, " + c.ClusterName + ", to go on: ", c.ClusterName},
-		{"This cannot be undone. Type the name of the server that is kept, " + c.Name + ": ", c.Name},
+		{"\nIs a majority of the servers lost for good? Type the cluster's name, " + clusterName + ", to go on: ", clusterName},
+		{"This cannot be undone. Type the name of the server that is kept, " + server + ": ", server},
 	} {
 		fmt.Fprint(out, q[0])
-		line, err := answers.ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read the answer: %w", err)
+		type answer struct {
+			line string
+			err  error
 		}
-		if strings.TrimSpace(line) != q[1] {
+		given := make(chan answer, 1)
+		go func() {
+			line, err := answers.ReadString('\n')
+			given <- answer{line, err}
+		}()
+		var a answer
+		select {
+		case a = <-given:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return errors.New("interrupted, nothing was done")
+		}
+		if a.err != nil && !errors.Is(a.err, io.EOF) {
+			return fmt.Errorf("read the answer: %w", a.err)
+		}
+		if strings.TrimSpace(a.line) != q[1] {
 			return usageError{errors.New("not confirmed, nothing was done")}
 		}
 	}
