@@ -56,6 +56,8 @@ type digests struct {
 	equal  map[serverID]uint64 // newest index at which a server agreed with a majority
 	newest uint64              // that a majority agreed on
 	boots  map[serverID]uint64 // start of the server that has said it
+
+	members []raft.Server // as of the last report
 }
 
 func newDigests() *digests {
@@ -77,13 +79,8 @@ type digestReport struct {
 func (d *digests) report(q digestReport, members []raft.Server, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.boots[q.from] != q.boot {
-		d.dropLocked(func(id serverID) bool { return id == q.from })
-		d.boots[q.from] = q.boot
-	}
-	d.dropLocked(func(id serverID) bool {
-		return !slices.ContainsFunc(members, func(s raft.Server) bool { return serverID(s.ID) == id })
-	})
+	again := d.renewLocked(&q, members)
+	var touched []uint64
 	for _, m := range q.marks[max(0, len(q.marks)-maxMarksInReport):] {
 		if m.Index == 0 || m.Index%fsm.MarkEvery != 0 {
 			continue
@@ -94,11 +91,35 @@ func (d *digests) report(q digestReport, members []raft.Server, now time.Duratio
 			d.marks[m.Index] = at
 		}
 		at.by[q.from] = digestMark{q.version, m.Digest}
+		touched = append(touched, m.Index)
 	}
 	d.trimLocked()
-	for _, index := range d.indexesLocked() {
-		d.compareLocked(index, members, now)
+	if again {
+		touched = d.indexesLocked()
 	}
+	for _, index := range touched {
+		if at := d.marks[index]; at != nil {
+			d.compareLocked(index, at, members, now)
+		}
+	}
+}
+
+// renewLocked forgets what does not count any more, and says whether all has to
+// be compared again: a server has begun anew, or the membership is another one.
+func (d *digests) renewLocked(q *digestReport, members []raft.Server) bool {
+	again := d.boots[q.from] != q.boot
+	if again {
+		d.dropLocked(func(id serverID) bool { return id == q.from })
+		d.boots[q.from] = q.boot
+	}
+	if slices.Equal(d.members, members) {
+		return again
+	}
+	d.members = slices.Clone(members)
+	d.dropLocked(func(id serverID) bool {
+		return !slices.ContainsFunc(members, func(s raft.Server) bool { return serverID(s.ID) == id })
+	})
+	return true
 }
 
 // dropLocked forgets what some servers have said: they are no members any more,
@@ -124,15 +145,14 @@ func (d *digests) trimLocked() {
 	}
 }
 
-func (d *digests) compareLocked(index uint64, members []raft.Server, now time.Duration) {
-	at := d.marks[index]
+func (d *digests) compareLocked(index uint64, at *markers, members []raft.Server, now time.Duration) {
 	right, ok := majorityMark(at.by, members)
 	if !ok {
 		switch {
 		case !differ(at.by):
 			at.disputed = 0
 		case at.disputed == 0:
-			at.disputed = max(now, 1)
+			at.disputed = max(d.disputedSinceLocked(now), 1)
 		}
 		return
 	}
@@ -147,6 +167,18 @@ func (d *digests) compareLocked(index uint64, members []raft.Server, now time.Du
 			d.convictLocked(id, fsm.Mark{Index: index, Digest: right.digest})
 		}
 	}
+}
+
+// disputedSinceLocked is since when there has been a dispute without an end. A new
+// index takes it over: under load the older ones are given up before their time is
+// over.
+func (d *digests) disputedSinceLocked(now time.Duration) time.Duration {
+	for _, at := range d.marks {
+		if at.disputed != 0 {
+			now = min(now, at.disputed)
+		}
+	}
+	return now
 }
 
 func (d *digests) agreedLocked(id serverID, index uint64) {

@@ -89,6 +89,29 @@ func TestDifferenceWithoutMajorityIsAnAlarmWhileBothAreThere(t *testing.T) {
 	}
 }
 
+// However fast a cluster writes, a dispute that goes on becomes an alarm, though
+// each index is given up long before.
+func TestDisputeUnderLoadBecomesAnAlarm(t *testing.T) {
+	d := newDigests()
+	two := threeVoters()[:2]
+	now := time.Second
+	for end := now + 2*disputeGrace; now < end; now += 100 * time.Millisecond {
+		first := uint64(now/time.Millisecond) * maxMarksInReport
+		var indexes []uint64
+		for i := range uint64(maxMarksInReport) {
+			indexes = append(indexes, first+i)
+		}
+		d.report(digestReport{from: "n1~1", boot: 1, version: 1, marks: marksOf(100, indexes...)}, two, now)
+		d.report(digestReport{from: "n2~1", boot: 1, version: 1, marks: marksOf(500, indexes...)}, two, now)
+	}
+	if a := d.alarm(now, everyone); a == "" {
+		t.Errorf("no alarm after %s of dispute", 2*disputeGrace)
+	}
+	if a := d.alarm(time.Second+disputeGrace/2, everyone); a != "" {
+		t.Errorf("alarm before its time: %s", a)
+	}
+}
+
 func TestDigestsOfOtherVersionsAreNotCompared(t *testing.T) {
 	d := newDigests()
 	for i, id := range []serverID{"n1~1", "n2~1", "n3~1"} {

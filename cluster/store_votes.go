@@ -42,7 +42,9 @@ type ballot struct {
 //
 // The file is written first. So if it can be read it is the newest that anybody
 // was told; if not, its last write was torn, of which nobody was told, or the
-// file is damaged, and either way bbolt has what counts.
+// file is damaged, and either way bbolt has what counts. bbolt is never ahead of
+// it: if it seems so, one of the two has lost a write or has a flipped bit, and
+// nobody knows which.
 //
 // It is safe for concurrent use.
 type votes struct {
@@ -76,10 +78,11 @@ func openVotes(dir string, bolt *raftboltdb.BoltStore, log hclog.Logger) (*votes
 	if v.f, err = os.OpenFile(v.path, os.O_RDWR, fileMode); err != nil {
 		return nil, fmt.Errorf("open %s: %w", v.path, err)
 	}
-	return v, errors.Join(v.settle(inBolt, log), nil)
+	return v, v.settle(inBolt, log)
 }
 
-// settle takes the file's word, if it gives one, and else that of bbolt.
+// settle takes the file's word, if it gives one, and else that of bbolt. It refuses
+// what cannot be.
 func (v *votes) settle(inBolt ballot, log hclog.Logger) error {
 	b := make([]byte, maxVotesBytes)
 	n, _ := v.f.ReadAt(b, 0)
@@ -92,11 +95,23 @@ func (v *votes) settle(inBolt ballot, log hclog.Logger) error {
 	case inFile == inBolt:
 		v.now = inFile
 		return nil
+	case inBolt.ahead(inFile):
+		return fmt.Errorf("%s: %w: it has term %d and a vote in term %d, expected at least %d and %d, which are in %s: %s",
+			v.path, errDamaged, inFile.term, inFile.voteTerm, inBolt.term, inBolt.voteTerm, stableFile, whatToDo)
 	}
 	log.Warn("term or vote differ from their copy, which is newer", "file", v.path,
 		"term", inBolt.term, "copy", inFile.term)
 	v.now = inFile
 	return v.copyToBolt(inBolt)
+}
+
+// ahead says that b has seen or promised more than other. What a bootstrap that was
+// cut short has left is taken back on purpose (forgetUnfinishedBootstrap).
+func (b ballot) ahead(other ballot) bool {
+	if other == (ballot{}) && b == (ballot{term: 1}) {
+		return false
+	}
+	return b.term > other.term || b.voteTerm > other.voteTerm
 }
 
 func (v *votes) copyToBolt(inBolt ballot) error {
