@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/raft"
@@ -47,7 +48,29 @@ func (n *Node) RemoveMember(ctx context.Context, name string, dryRun bool) (Memb
 // PromoteMember gives a vote to a server that has caught up, without waiting for
 // it to be stable. Errors are those of RemoveMember.
 func (n *Node) PromoteMember(ctx context.Context, name string) (MemberChange, error) {
-	return n.changeMember(ctx, &peerpb.ChangeMemberRequest{Name: name})
+	plan, err := n.changeMember(ctx, &peerpb.ChangeMemberRequest{Name: name, DryRun: true})
+	if err != nil {
+		return plan, err
+	}
+	return n.promotePlanned(ctx, plan)
+}
+
+// promotePlanned gives a vote to a server that had none. If it has one by then, an
+// answer that was lost said so first, or the leader's keeper was quicker.
+func (n *Node) promotePlanned(ctx context.Context, plan MemberChange) (MemberChange, error) {
+	done, err := n.changeMember(ctx, &peerpb.ChangeMemberRequest{Name: plan.ID})
+	if errors.Is(err, ErrUnsafe) && n.votes(ctx, plan.ID) {
+		return plan, nil
+	}
+	return done, err
+}
+
+// votes says whether the leader says that a server has a vote.
+func (n *Node) votes(ctx context.Context, id string) bool {
+	m := n.Members(ctx)
+	return m.FromLeader && slices.ContainsFunc(m.Members, func(m Member) bool {
+		return m.ID == id && (m.Role == RoleVoter || m.Role == RoleLeader)
+	})
 }
 
 // changeMember asks the leaders to come until one decides or ctx ends.

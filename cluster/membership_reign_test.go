@@ -130,6 +130,35 @@ func TestLeaderThatIsRemovedHandsOverToOneThatIsAlive(t *testing.T) {
 	})
 }
 
+// The answer to a promotion may be lost: asked again, the leader says that the
+// server has a vote already.
+func TestPromotionWhoseAnswerWasLostSucceeds(t *testing.T) {
+	slow := func(c *Config) {
+		listing(1)(c)
+		c.StableBeforeVote = time.Hour
+	}
+	inFakeTime(t, 2, slow, func(w *world) {
+		w.start("n1")
+		w.awaitLeader()
+		w.start("n2")
+		w.eventually(10*time.Second, "n2 keeps up", func() bool { return w.memberAt("n1", "n2").InContact })
+		time.Sleep(2 * time.Second)
+		plan, err := w.node("n1").changeMember(w.t.Context(), &peerpb.ChangeMemberRequest{Name: "n2", DryRun: true})
+		if err != nil || len(w.votersAt("n1")) != 1 {
+			t.Fatalf("dry run: %v, voters %v", err, w.votersAt("n1"))
+		}
+		for i, at := range []string{"n1", "n1", "n2"} {
+			if got, err := w.node(at).promotePlanned(w.t.Context(), plan); err != nil || serverID(got.ID).name() != "n2" {
+				t.Errorf("%d, at %s: %+v, %v", i, at, got, err)
+			}
+		}
+		w.awaitVoters("n2", 5*time.Second, "n1", "n2")
+		if _, err := w.node("n1").PromoteMember(w.t.Context(), "n2"); !errors.Is(err, ErrUnsafe) {
+			t.Errorf("one that has long had a vote: %v", err)
+		}
+	})
+}
+
 func TestFullMembershipRefusesNewMembersOnly(t *testing.T) {
 	var servers []raft.Server
 	for i := range maxMembers {

@@ -82,7 +82,7 @@ func (n *Node) evicted(by serverID) {
 // hasLeft says, at the leader of r, that a server which belonged to this cluster
 // is not a member any more, and never will be: a server takes the id of the
 // cluster for its own only after the membership that has it was committed, and
-// an incarnation is taken in once. An error says that this cannot be told now.
+// who has that id is never taken in again. An error says that this cannot be told now.
 func (n *Node) hasLeft(ctx context.Context, r *reign, id serverID) (bool, error) {
 	left := false
 	// Between changes the membership of a leader is committed, as is all else that
