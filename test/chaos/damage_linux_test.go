@@ -38,12 +38,15 @@ func (f *faults) damage() {
 	f.r.waitReady(2 * time.Minute)
 }
 
-// refused checks what a server has said about its damage, and makes it new.
+// refused checks what a server has said about its damage, and makes it new. If it
+// has not said enough, its files are kept.
 func (f *faults) refused(p *node, what string, from int64) {
 	said := p.logSince(from)
 	f.r.tell("%s: refuses to start: %s", p.name, lastLine(said))
-	if !strings.Contains(said, p.dataDir) && !strings.Contains(said, "wipe") {
-		f.r.t.Errorf("%s refuses to start after this damage: %s; but neither names the file nor says what to do:\n%s", p.name, what, said)
+	if line := lastLine(said); !strings.Contains(line, p.dataDir) || !strings.Contains(line, "rejoin as new") {
+		kept := filepath.Join(f.r.dir, fmt.Sprintf("%s-damaged-%d", p.name, from))
+		f.r.t.Errorf("%s has ended after this damage: %s; but does not say which file and what to do:\n%s\nits files are in %s: %v",
+			p.name, what, said, kept, os.CopyFS(kept, os.DirFS(p.dataDir)))
 	}
 	if err := p.wipe(); err != nil {
 		f.r.t.Error(err)
@@ -79,10 +82,12 @@ func (f *faults) damageFile(p *node) (what string, err error) {
 	}
 	switch f.rnd.IntN(3) {
 	case 0:
+		what = fmt.Sprintf("bits flipped in %s, of %d bytes:", name, used)
 		for range 1 + f.rnd.IntN(4) {
-			content[f.rnd.IntN(used)] ^= 1 << f.rnd.IntN(8)
+			at, bit := f.rnd.IntN(used), f.rnd.IntN(8)
+			content[at] ^= 1 << bit
+			what += fmt.Sprintf(" %d of byte %d", bit, at)
 		}
-		what = fmt.Sprintf("bits flipped in %s", name)
 	case 1:
 		torn := 1 + f.rnd.IntN(min(used, 4096))
 		clear(content[used-torn : used])

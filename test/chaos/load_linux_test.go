@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coord/internal/check"
 	"github.com/coordd/coord/recipes/lock"
 	"github.com/coordd/coord/test/internal/tunnet"
+	"github.com/coordd/coord/zxid"
 )
 
 // load is what clients do while the cluster is hurt. Each has a session of its own
@@ -25,13 +26,16 @@ import (
 type load struct {
 	r       *rig
 	h       *check.History
-	root    string // everything is at root and below
-	stop    context.CancelFunc
-	wg      sync.WaitGroup
+	root    string         // everything is at root and below
 	hosts   []*tunnet.Host // of the clients
 	done    atomic.Int64   // operations that succeeded
 	opened  atomic.Int64   // sessions
 	maxIdle time.Duration  // between two operations of a client
+	judged  bool
+
+	stopWork, stopWatch context.CancelFunc
+	workers, watchers   sync.WaitGroup
+	seen                atomic.Uint64 // newest transaction that a watch has told
 }
 
 // registers is how many znodes the clients read and write together. Many
@@ -56,17 +60,38 @@ func (r *rig) startLoad(o loadOptions) *load {
 	for i := len(l.hosts); r.net != nil && i < o.clients+2; i++ {
 		l.hosts = append(l.hosts, r.host(fmt.Sprintf("c%d", i)))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	l.stop = cancel
-	r.t.Cleanup(func() { cancel(); l.wg.Wait() })
+	var ctx, watching context.Context
+	ctx, l.stopWork = context.WithCancel(context.Background())
+	watching, l.stopWatch = context.WithCancel(context.Background())
+	r.t.Cleanup(l.abandon)
 	l.prepare()
 	for i := range o.clients {
-		l.wg.Go(func() { l.again(ctx, fmt.Sprintf("c%d", i), i, l.work) })
+		l.workers.Go(func() { l.again(ctx, fmt.Sprintf("c%d", i), i, l.work) })
 	}
-	l.wg.Go(func() { l.again(ctx, "watcher", o.clients, l.watch) })
-	l.wg.Go(func() { l.visit(ctx, o.clients+1) })
-	l.wg.Go(func() { l.ballast(ctx) })
+	l.watchers.Go(func() { l.again(watching, "watcher", o.clients, l.watch) })
+	l.workers.Go(func() { l.visit(ctx, o.clients+1) })
+	l.workers.Go(func() { l.ballast(ctx) })
 	return l
+}
+
+// stop ends the load.
+func (l *load) stop() {
+	l.stopWork()
+	l.workers.Wait()
+	l.stopWatch()
+	l.watchers.Wait()
+}
+
+// abandon ends a load that was not judged, and keeps what it has seen if the test
+// has failed.
+func (l *load) abandon() {
+	l.stop()
+	if l.judged || !l.r.t.Failed() {
+		return
+	}
+	o := l.checkOptions()
+	o.Decide, o.AllowUndecided = time.Second, true // what has failed is known
+	l.save(check.Check(l.h, o))
 }
 
 func (l *load) prepare() {
@@ -125,7 +150,7 @@ func (l *load) network(i int) []client.Option {
 
 // dial opens a session from the host of client i.
 func (l *load) dial(ctx context.Context, name string, i int, timeout time.Duration) (*check.Client, error) {
-	opts := append(l.network(i), client.WithSessionTimeout(timeout), client.WithSessionName(name))
+	opts := append(l.network(i), l.h.Tap(), client.WithSessionTimeout(timeout), client.WithSessionName(name))
 	// Each prefers another server.
 	endpoints := l.r.endpoints()
 	for range i % len(endpoints) {
@@ -301,7 +326,41 @@ func (w *worker) lock(ctx context.Context) error {
 
 // watch follows all changes.
 func (l *load) watch(ctx context.Context, w *worker) error {
-	return w.Watch(ctx, l.root, 0, nil)
+	return w.Watch(ctx, l.root, 0, func(e client.Event) bool {
+		l.seen.Store(max(l.seen.Load(), uint64(e.Zxid)))
+		return true
+	})
+}
+
+// settle waits until the watch that goes on has told everything: one that has
+// fallen silent for good is not noticed otherwise. Nobody else writes any more.
+func (l *load) settle() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := l.dial(ctx, "last writer", 0, 30*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var first uint64
+	// A watch that begins anew meanwhile tells of a later write only.
+	for n := 0; first == 0 || l.seen.Load() < first && ctx.Err() == nil; n++ {
+		made, err := c.Create(ctx, fmt.Sprintf("%s/own/last-%d", l.root, n), fmt.Sprintf("last %d", n), 0)
+		if err != nil && ctx.Err() != nil && first != 0 {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if first == 0 {
+			first = uint64(made.Stat.Czxid)
+		}
+		for end := time.Now().Add(time.Second); l.seen.Load() < first && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	l.h.Settled(zxid.ID(first))
+	return nil
 }
 
 // visit opens sessions, leaves an ephemeral, and goes: in order, or in silence.
@@ -347,8 +406,12 @@ func (l *load) progressOr(more int64, limit time.Duration) {
 // cluster must be whole.
 func (l *load) finish() {
 	l.r.t.Helper()
+	l.stopWork()
+	l.workers.Wait()
+	if err := l.settle(); err != nil {
+		l.r.t.Errorf("the last writes: %v", err)
+	}
 	l.stop()
-	l.wg.Wait()
 	if err := l.lastLook(l.root, time.Minute); err != nil {
 		l.r.t.Errorf("the last look: %v", err)
 	}
@@ -396,6 +459,7 @@ func (l *load) judge() {
 	if l.r.t.Failed() {
 		l.save(found)
 	}
+	l.judged, l.h = true, nil // a long run has many histories
 }
 
 func (l *load) checkOptions() check.Options {

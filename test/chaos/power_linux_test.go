@@ -49,12 +49,13 @@ func TestPowerCutsShowADiskThatLies(t *testing.T) {
 	if err := r.powerCut(p); err != nil {
 		t.Fatal(err)
 	}
-	l.stop()
+	l.stopWork()
+	l.stopWatch()
 	p.start()
 	for deadline := time.Now().Add(20 * time.Second); p.running() && p.ready() != nil && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 	}
-	l.wg.Wait()
+	l.stop()
 	if !p.running() || p.ready() != nil {
 		t.Logf("found by the server itself: %s", lastLine(p.logSince(0)))
 		return

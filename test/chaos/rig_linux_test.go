@@ -236,7 +236,7 @@ func (r *rig) endpoints() []string {
 // any is some node that runs.
 func (r *rig) any() *node { return r.nodes[r.rnd.IntN(len(r.nodes))] }
 
-// waitReady starts what has ended and waits until every server votes and is ready.
+// waitReady waits until every server votes and is ready. All must have been started.
 func (r *rig) waitReady(limit time.Duration) {
 	r.t.Helper()
 	for _, p := range r.nodes {
