@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -111,24 +112,52 @@ func TestBackupIsNotOverwrittenUnlessForced(t *testing.T) {
 	leftovers(t, filepath.Dir(path), "a.cbk")
 }
 
+// noLinks is a file system that has none.
+func noLinks(string, string) error { return syscall.EPERM }
+
 func TestFileMadeWhileABackupIsWrittenStays(t *testing.T) {
+	for name, link := range map[string]func(string, string) error{"links": os.Link, "no links": noLinks} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "a.cbk")
+			state, info := stateBytes(t)
+			w, err := Create(path, false, info)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.link = link
+			if _, err := w.Write(state); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Commit(); !errors.Is(err, ErrExists) {
+				t.Errorf("committed over it: %v", err)
+			}
+			if got, _ := os.ReadFile(path); string(got) != "mine" {
+				t.Errorf("it holds %q", got)
+			}
+			leftovers(t, filepath.Dir(path), "a.cbk")
+		})
+	}
+}
+
+func TestBackupIsWrittenWhereThereAreNoLinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.cbk")
 	state, info := stateBytes(t)
 	w, err := Create(path, false, info)
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.link = noLinks
 	if _, err := w.Write(state); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+	if _, err := w.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Commit(); !errors.Is(err, ErrExists) {
-		t.Errorf("committed over it: %v", err)
-	}
-	if got, _ := os.ReadFile(path); string(got) != "mine" {
-		t.Errorf("it holds %q", got)
+	if _, err := verify(path); err != nil {
+		t.Error(err)
 	}
 	leftovers(t, filepath.Dir(path), "a.cbk")
 }

@@ -23,6 +23,7 @@ type Writer struct {
 	sum   hash.Hash // of the whole file
 	state hash.Hash // of the state alone
 	size  int64     // of the state
+	link  func(old, name string) error
 }
 
 // Create begins a backup that will be at path. With force it may take the place
@@ -44,7 +45,7 @@ func Create(path string, force bool, info *coordpb.BackupInfo) (*Writer, error) 
 	if err != nil {
 		return nil, fmt.Errorf("write backup: %w", err)
 	}
-	w := &Writer{path: path, force: force, f: f, sum: sha256.New(), state: sha256.New()}
+	w := &Writer{path: path, force: force, f: f, sum: sha256.New(), state: sha256.New(), link: os.Link}
 	b := binary.LittleEndian.AppendUint32(magic[:len(magic):len(magic)], version)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(head)))
 	if err := w.put(append(b, head...)); err != nil {
@@ -73,7 +74,8 @@ func (w *Writer) put(b []byte) error {
 func (w *Writer) StateSum() []byte { return w.state.Sum(nil) }
 
 // Commit finishes the file, forces it to the disk, reads it back as a whole, and
-// gives it its name. On an error there is no such file, or the older one.
+// gives it its name. On an error there is no such file, or the older one, or, if it
+// is only not certain that the name outlives a crash, the new one.
 func (w *Writer) Commit() (*Summary, error) {
 	defer w.Abort()
 	if err := w.put(binary.LittleEndian.AppendUint64(nil, uint64(w.size))); err != nil {
@@ -97,22 +99,33 @@ func (w *Writer) Commit() (*Summary, error) {
 
 // name gives the file its name, durably.
 func (w *Writer) name() error {
-	if w.force {
-		if err := os.Rename(w.f.Name(), w.path); err != nil {
-			return err
-		}
-	} else if err := os.Link(w.f.Name(), w.path); errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s: %w", w.path, ErrExists) // made while we were writing
-	} else if err != nil { // a file system without links
-		if err := os.Rename(w.f.Name(), w.path); err != nil {
-			return err
-		}
+	if err := w.place(); err != nil {
+		return err
 	}
 	d, err := os.Open(filepath.Dir(w.path))
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// place never puts the file in the place of another one that it may not replace,
+// also not of one that was made while it was written.
+func (w *Writer) place() error {
+	if w.force {
+		return os.Rename(w.f.Name(), w.path)
+	}
+	err := w.link(w.f.Name(), w.path)
+	if err != nil && !errors.Is(err, fs.ErrExist) { // a file system without links: the name is taken first
+		var f *os.File
+		if f, err = os.OpenFile(w.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			err = errors.Join(f.Close(), os.Rename(w.f.Name(), w.path))
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s: %w", w.path, ErrExists)
+	}
+	return err
 }
 
 // Abort removes what was written and has no name yet. It may be called after
