@@ -160,11 +160,12 @@ func (w *world) raiseTerm(name string, by uint64) {
 		w.t.Fatal(err)
 	}
 	defer bolt.Close()
-	term, err := bolt.GetUint64(keyCurrentTerm)
+	votes, err := openVotes(w.hosts[name].dir, bolt, newRaftLogger(testLog()))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := bolt.SetUint64(keyCurrentTerm, term+by); err != nil {
+	defer votes.close()
+	if _, err := votes.set(keyCurrentTerm, number(votes.now.term+by)); err != nil {
 		w.t.Fatal(err)
 	}
 }
