@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,11 +83,11 @@ func OpenDisk(ctx context.Context, dir, temp string) (_ *Disk, err error) {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.copied, err = os.MkdirTemp(temp, "coordd-look-"); err != nil {
-		return nil, fmt.Errorf("copy %s: %w", dir, err)
+	if d.copied, err = os.MkdirTemp(temp, "coordd-look-"); err == nil {
+		err = cloneDir(ctx, d.copied, dir)
 	}
-	if err := cloneDir(ctx, d.copied, dir); err != nil {
-		return nil, fmt.Errorf("copy %s: %w", dir, err)
+	if err != nil {
+		return nil, fmt.Errorf("copy %s, which needs room in %s (TMPDIR names another place): %w", dir, cmp.Or(temp, os.TempDir()), err)
 	}
 	var broken error
 	d.stores, err = openStores(storeConfig{

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,6 +282,10 @@ func TestLookIntoADirectoryThatIsInterruptedLeavesNothing(t *testing.T) {
 		}
 		if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
 			t.Errorf("it leaves %v, %v", left, err)
+		}
+		nowhere := filepath.Join(temp, "none")
+		if _, err := OpenDisk(context.Background(), c.DataDir, nowhere); err == nil || !strings.Contains(err.Error(), "room in "+nowhere) {
+			t.Errorf("it does not say where it wants to write: %v", err)
 		}
 	})
 }
