@@ -33,13 +33,17 @@ const (
 func flood(ctx context.Context, t *testing.T, c *processes, request func(ctx context.Context, cl *client.Client, i int) error) (wait func() (done int64)) {
 	t.Helper()
 	cl := dial(t, c.endpoints())
-	var wg sync.WaitGroup
-	var done atomic.Int64
-	for range floodSessions {
-		s, err := cl.NewSession(ctx, client.WithSessionTimeout(60*time.Second))
+	var sessions []*client.Session
+	for range floodSessions { // all before the first request: a flood holds up itself
+		s, err := cl.NewSession(t.Context(), client.WithSessionTimeout(60*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
+		sessions = append(sessions, s)
+	}
+	var wg sync.WaitGroup
+	var done atomic.Int64
+	for _, s := range sessions {
 		for i := range floodDepth {
 			wg.Go(func() {
 				for ctx.Err() == nil {
