@@ -132,7 +132,7 @@ func (d *diskRoom) prepare(bytes int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.lookLocked()
-	if lack := d.atOnce(bytes) - d.freeBytes.Load(); d.low.Load() && lack > 0 {
+	if lack := d.atOnce(bytes) - d.freeBytes.Load(); lack > 0 {
 		return errors.Join(err, d.release(lack))
 	}
 	return err
@@ -172,9 +172,12 @@ func (d *diskRoom) judge(free int64) error {
 }
 
 // accepts says whether entries of so many bytes may be added to the log. The
-// error says why not.
+// error says why not. A server that is not low has at least the reserve free.
 func (d *diskRoom) accepts(bytes int) error {
-	if !d.low.Load() || d.look() != nil {
+	if d.reserve == 0 || !d.low.Load() && d.atOnce(bytes) <= d.reserve {
+		return nil
+	}
+	if d.look() != nil {
 		return nil // what cannot be measured is left to the write itself
 	}
 	if have := d.freeBytes.Load() + d.held.Load(); have < d.atOnce(bytes) {

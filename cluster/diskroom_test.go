@@ -167,6 +167,32 @@ func TestSpentServerTakesWhatALeaderNeedsAndNothingThatDoesNotFit(t *testing.T) 
 	}
 }
 
+// With a small reserve there can be room enough not to be low and still too little
+// for what a follower is sent that has missed much.
+func TestLargeEntriesHaveRoomOrAreLeftOut(t *testing.T) {
+	k := &testDisk{size: 1000 * mib}
+	d := k.room(t.TempDir())
+	d.mustLook(t)
+	k.leave(17 * mib)
+	d.mustLook(t)
+	if d.isLow() {
+		t.Fatal("low with twice the reserve")
+	}
+	var full *noRoomError
+	if err := d.accepts(16 * mib); !errors.As(err, &full) {
+		t.Errorf("entries that fit nowhere: %v", err)
+	}
+	if err := d.accepts(12 * mib); err != nil {
+		t.Errorf("entries that fit: %v", err)
+	}
+	if err := d.prepare(12 * mib); err != nil {
+		t.Fatal(err)
+	}
+	if free, _ := k.free(d.dir); free < 12*mib {
+		t.Errorf("%d bytes are free for what was taken", free)
+	}
+}
+
 func TestSnapshotNeitherMakesAServerLowNorTakesTheRoomOfTheLog(t *testing.T) {
 	k := &testDisk{size: 1000 * mib}
 	d := k.room(t.TempDir())
