@@ -96,3 +96,24 @@ func TestServerThatIsCutOffDoesNotPanicOverItsTerm(t *testing.T) {
 		t.Error("an entry was stored")
 	}
 }
+
+// A server that stops does not wait for ever for a disk that is slow. What Raft
+// still does then, when its connections are cut and its files closed, is no panic.
+func TestServerThatHasStoppedDoesNotPanicOverItsTerm(t *testing.T) {
+	cfg := testStoreConfig(t, t.TempDir(), logStoreBoltDB)
+	s, err := openStores(cfg)
+	must(t, err)
+	must(t, s.close())
+	if err := s.stable.SetUint64(keyCurrentTerm, 7); err != nil {
+		t.Errorf("Raft hears %v", err)
+	}
+	if err := s.log.StoreLog(&raft.Log{Index: 1, Term: 1}); err == nil {
+		t.Error("an entry was stored")
+	}
+	s, err = openStores(cfg)
+	must(t, err)
+	defer s.close()
+	if term, err := s.stable.GetUint64(keyCurrentTerm); err == nil {
+		t.Errorf("term %d was stored", term)
+	}
+}

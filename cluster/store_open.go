@@ -353,11 +353,11 @@ func (s *watchedStable) GetUint64(key []byte) (uint64, error) {
 }
 
 // settled keeps from Raft that a server that has cut itself off has stored
-// nothing: Raft would panic, and hide the reason for which the process ends. As
-// nothing of what it does leaves the server any more, it does no harm to let it
-// believe so.
+// nothing, or one that could not wait for Raft any longer when it stopped: Raft
+// would panic, and hide the reason for which the process ends. As nothing of what
+// it does leaves the server any more, it does no harm to let it believe so.
 func (s *watchedStable) settled(err error) error {
-	if err != nil && s.watch.isCutOff() {
+	if err != nil && (s.watch.closed.Load() || s.watch.isCutOff()) {
 		return nil
 	}
 	return err
