@@ -158,11 +158,13 @@ func (e *env) sendBackup(ctx context.Context, b *backupfile.File, sum *backupfil
 	defer closeQuietly(a)
 	for n := 1; ; n++ {
 		reply, err := e.sendOnce(ctx, a, b, sum, begin)
+		last := n == restoreTries || ctx.Err() != nil
 		if err == nil {
-			return reply, replyError("backup restore", reply.GetError())
-		}
-		again := status.Code(err) == codes.Unavailable || errors.Is(err, client.ErrUnavailable)
-		if !again || n == restoreTries || ctx.Err() != nil {
+			if last || !stopped(reply.GetError()) {
+				return reply, replyError("backup restore", reply.GetError())
+			}
+			err = errors.New(reply.GetError().GetMessage())
+		} else if again := status.Code(err) == codes.Unavailable || errors.Is(err, client.ErrUnavailable); last || !again {
 			return nil, e.unmask(adminError("backup restore", err))
 		}
 		e.note("the restore was cut short (%v), it is begun again", reason(err))
@@ -172,6 +174,12 @@ func (e *env) sendBackup(ctx context.Context, b *backupfile.File, sum *backupfil
 			return nil, errInterrupted
 		}
 	}
+}
+
+// stopped reports that the server stopped before the end of the restore, or before
+// it knew the outcome: another one knows, or does it.
+func stopped(e *coordpb.Error) bool {
+	return e.GetCode() == coordpb.Code_CODE_SHUTTING_DOWN || e.GetCode() == coordpb.Code_CODE_UNKNOWN_OUTCOME
 }
 
 func (e *env) sendOnce(ctx context.Context, a *client.Admin, b *backupfile.File, sum *backupfile.Summary, begin *coordpb.RestoreBegin) (*coordpb.RestoreReply, error) {
