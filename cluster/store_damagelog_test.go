@@ -21,7 +21,7 @@ func damageFile(t *testing.T, dir, text string) (found int) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	must(t, err)
 	for _, name := range files {
-		b, err := os.ReadFile(name)
+		b, err := readFront(name)
 		must(t, err)
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		must(t, err)
@@ -160,6 +160,17 @@ func TestNoByteOfAnEntryIsServedWrong(t *testing.T) {
 			t.Errorf("%d damages were found, at least those of the data have to be", found)
 		}
 	})
+}
+
+// What the log says of its files is damaged so that it is no list of files any more.
+func TestDamagedListOfLogFilesIsFoundAtOnce(t *testing.T) {
+	p := newSpecimen(t, logStoreWAL)
+	if damageFile(t, filepath.Join(p.dir, walDir), `,"BaseIndex"`) == 0 { // the quotation mark
+		t.Fatal("there is no such list: nothing is damaged")
+	}
+	if !p.judge(t, p.dir, "the list of files") {
+		t.Error("it starts with it")
+	}
 }
 
 // find returns the file below dir that has the bytes, and where.
