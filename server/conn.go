@@ -30,6 +30,7 @@ type conn struct {
 	floor    zxid.ID // nothing older is ever shown
 	nextSeq  uint64  // when the stream attached: first number not applied
 	throttle *rate.Limiter
+	giving   *rate.Limiter // see withheld
 
 	// sub, watches and pending are guarded by hub.mu.
 	sub     *watch.Subscriber
@@ -94,7 +95,7 @@ func newConn(s *Server, g guest) *conn {
 		pending: make(map[uint64]bool),
 	}
 	c.sub = &watch.Subscriber{Data: c}
-	c.throttle = s.limits.writeLimiter()
+	c.throttle, c.giving = s.limits.writeLimiter(), newGiving()
 	return c
 }
 

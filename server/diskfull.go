@@ -52,17 +52,34 @@ func spent(err error) bool {
 	return ok && full.Spent
 }
 
-// maxGivenBack bounds the operations of a write that goes on in an overload: it
-// must be the release of some locks and no work.
-const maxGivenBack = 64
+const (
+	// maxGivenBack bounds the operations of a write that goes on in an overload: it
+	// must be the release of some locks and no work.
+	maxGivenBack = 64
+	// givenPerSecond and givenAtOnce bound what one connection may give back while
+	// other writes are withheld, in operations; a larger transaction counts as so
+	// much. A delete of what is not there takes as much of the reserve as any.
+	givenPerSecond = 100
+	givenAtOnce    = 5000
+)
+
+// errGivesTooMuch is returned for what is given back faster than locks are.
+var errGivesTooMuch = &cluster.OverloadedError{RetryAfter: time.Second}
+
+// newGiving bounds what one connection gives back while other writes are withheld.
+func newGiving() *rate.Limiter { return rate.NewLimiter(givenPerSecond, givenAtOnce) }
 
 // withheld is why a write cannot be taken, of what the node says: one that only
 // gives back goes on while the disks are full or there is too much to do, so that
-// locks can be released. Only where nothing is written at all it waits, too.
-func withheld(load error, givesBack bool, ops int) error {
+// locks can be released. Only where nothing is written at all it waits, too. giving
+// is that of the connection.
+func withheld(load error, givesBack bool, ops int, giving *rate.Limiter) error {
 	full := errors.Is(load, cluster.ErrDiskFull)
-	if givesBack && (full && !spent(load) || !full && ops <= maxGivenBack) {
-		return nil
+	switch {
+	case load == nil || !givesBack || spent(load) || !full && ops > maxGivenBack:
+		return load
+	case !giving.AllowN(time.Now(), min(max(ops, 1), givenAtOnce)):
+		return errGivesTooMuch
 	}
-	return load
+	return nil
 }

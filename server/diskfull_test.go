@@ -83,6 +83,35 @@ func TestRefusalsOnFullDisksAreBounded(t *testing.T) {
 	}
 }
 
+// Deletes of what is not there take from the reserve as well: one client must not
+// use up what the others need to release their locks.
+func TestDeletesOnFullDisksAreBoundedForEachClient(t *testing.T) {
+	s, n := fakeServer(t)
+	c, _ := connect(t, s)
+	other, _ := connect(t, s)
+	c.send(put(1, create("/lock", "")))
+	c.reply(1)
+	n.load(fullDisks())
+	work := make([]*coordpb.Op, givenAtOnce/2)
+	for i := range work {
+		work[i] = remove("/not/there")
+	}
+	for seq := uint64(2); seq < 4; seq++ {
+		c.send(&coordpb.Request{Seq: seq, Write: &coordpb.Write{Ops: work, Multi: true}})
+		wantCode(t, c.reply(seq).GetError(), coordpb.Code_CODE_NO_NODE)
+	}
+	c.send(&coordpb.Request{Seq: 4, Write: &coordpb.Write{Ops: work, Multi: true}})
+	if err := c.next(50 * time.Millisecond); err == nil {
+		t.Fatalf("answered: %v", c.got)
+	}
+	other.send(put(1, remove("/lock")))
+	if r := other.reply(1); r.GetError() != nil {
+		t.Errorf("the release of another: %v", r)
+	}
+	n.load(nil)
+	wantCode(t, c.reply(4).GetError(), coordpb.Code_CODE_NO_NODE)
+}
+
 // With no room at all a number cannot be used up, so the write waits. Without a
 // number it is refused.
 func TestWithoutAnyRoomNumberedWritesWait(t *testing.T) {

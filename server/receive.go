@@ -208,7 +208,7 @@ const overloadPause = 10 * time.Millisecond
 // moment: then the write is declined, which takes its number (command).
 func (c *conn) pace(ctx context.Context, w *coordpb.Write) (declined, err error) {
 	for {
-		err := withheld(c.s.node.MayWrite(c.line), givesBack(w), len(w.GetOps()))
+		err := withheld(c.s.node.MayWrite(c.line), givesBack(w), len(w.GetOps()), c.giving)
 		if err == nil {
 			break
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
@@ -62,6 +63,7 @@ type Server struct {
 	stalls  stallMeter
 	faults  *faults
 	room    *diskRefusals
+	giving  *rate.Limiter // of calls without a session, see withheld
 	health  *health.Server
 	ready   atomic.Pointer[readiness]
 
@@ -122,6 +124,7 @@ func newParts(cfg Config) *Server {
 		metrics:  newMetrics(cfg.SlowRequest, cfg.Logger),
 		faults:   &faults{log: cfg.Logger},
 		room:     newDiskRefusals(),
+		giving:   newGiving(),
 		health:   health.NewServer(),
 		restored: make(chan struct{}, 1),
 		stopping: make(chan struct{}),

@@ -53,7 +53,7 @@ func (s *Server) unaryWrite(ctx context.Context, req *coordpb.WriteRequest) (*co
 	if err := s.requestID(ctx, w, req); err != nil {
 		return nil, err
 	}
-	if err := withheld(s.node.Overloaded(), givesBack(req.GetWrite()), len(req.GetWrite().GetOps())); err != nil {
+	if err := withheld(s.node.Overloaded(), givesBack(req.GetWrite()), len(req.GetWrite().GetOps()), s.giving); err != nil {
 		s.metrics.throttled.overload.Add(1)
 		return nil, err
 	}

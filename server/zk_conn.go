@@ -63,7 +63,7 @@ func newZKConn(s *Server, nc net.Conn, in *zkInput, g guest) *zkConn {
 	c.pipe.c = c
 	c.pipe.caller = znode.Caller{Identities: g.identities}
 	c.pipe.room = make(chan struct{}, 1)
-	c.pipe.throttle = s.limits.writeLimiter()
+	c.pipe.throttle, c.pipe.giving = s.limits.writeLimiter(), newGiving()
 	return c
 }
 

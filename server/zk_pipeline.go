@@ -43,6 +43,7 @@ type zkPipeline struct {
 	seq       uint64     // number of the next write
 	caller    znode.Caller
 	throttle  *rate.Limiter // nil: no limit
+	giving    *rate.Limiter
 	held      ring[*zkRequest]
 	heldBytes int
 	syncing   bool // a sync waits for its round
@@ -207,7 +208,7 @@ func (p *zkPipeline) why(r *zkRequest) error {
 	if load == nil || r.Type == wire.CloseSession {
 		return nil
 	}
-	return withheld(load, r.takesAway(), len(r.Ops))
+	return withheld(load, r.takesAway(), len(r.Ops), p.giving)
 }
 
 // takesAway says that a write needs no room on the disks.
