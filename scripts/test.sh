@@ -20,7 +20,8 @@ FUZZTIME=${FUZZTIME:-30s}
 # Fuzz targets at a time: one worker each on the smallest machine we test on.
 fuzz_jobs=2
 
-# Packages whose tests live in simulated time: they need a processor, whenever.
+# Packages whose tests live in simulated time: they need a processor, whenever. As
+# they step back for all others, their limit is long.
 readonly simulated='/test/(sim|planted)(/|$)'
 # Packages whose tests start clusters of real processes, one package at a time.
 # Beside them runs only what steps back for them (nice), because they measure how
@@ -122,7 +123,7 @@ whole_cluster() {
 
 simulated() {
   phase simulated
-  gotest simulated -count=1 -timeout 25m -p 1 -tags "$planted_tag" $(packages "$whole" | grep -E "$simulated")
+  gotest simulated -count=1 -timeout 45m -p 1 -tags "$planted_tag" $(packages "$whole" | grep -E "$simulated")
 }
 
 # beside COMMAND FILE: runs a part that steps back for all others.

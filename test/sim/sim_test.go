@@ -42,7 +42,7 @@ func TestSameSeedGivesTheSameSchedule(t *testing.T) {
 // less for each minute; some have the times that servers have by default.
 func variant(seed uint64) Config {
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	c := Config{Seed: seed, Servers: 3, Clients: 3 + rnd.IntN(4), Pace: 10 * time.Second, Keep: *keepFlag}
+	c := Config{Seed: seed, Servers: 3, Clients: 3 + rnd.IntN(4), Pace: 15 * time.Second, Keep: *keepFlag}
 	if rnd.IntN(4) == 0 {
 		c.Servers = 5
 	}
