@@ -148,17 +148,22 @@ func find(image []byte) (at int64, size uint64, err error) {
 }
 
 // tries bounds how often it is looked whether no thread is in the function: each
-// spends nanoseconds there.
-const tries = 100
+// spends nanoseconds there. The first pause is short; on a busy machine a thread
+// may need longer to come by the kernel, so each pause is longer than the last one,
+// ten seconds in all.
+const (
+	tries      = 100
+	firstPause = 2 * time.Millisecond
+)
 
 // whileOutside stops the process, and runs f when no thread is in the vDSO's
 // function.
 func (c *Clock) whileOutside(size uint64, f func() error) (err error) {
-	for range tries {
+	for try := range tries {
 		if err := syscall.Kill(c.pid, syscall.SIGSTOP); err != nil {
 			return err
 		}
-		time.Sleep(2 * time.Millisecond) // threads stop when they next come by the kernel
+		time.Sleep(time.Duration(try+1) * firstPause) // threads stop when they next come by the kernel
 		var outside bool
 		if outside, err = c.outside(size); outside {
 			err = f()
