@@ -162,8 +162,8 @@ func (s *Server) attachSession(ctx context.Context, c *conn, h *coordpb.Hello, w
 	info, err := s.bindSession(ctx, c, s.attachCommand(c, id, secret, h.GetConnection(), timeout))
 	if err != nil {
 		s.machine.View(func(v *fsm.View) {
-			if v.Sessions.Gone(id) != nil {
-				err = goneError(v.Sessions, id)
+			if gone := hasEnded(v, id); gone != nil {
+				err = gone
 			}
 		})
 		return err
@@ -238,18 +238,23 @@ func (s *Server) checkCounts(t *session.Table, host string) error {
 // secret never changes. Guessing costs the cluster nothing this way.
 func (s *Server) mayAttach(id session.ID, secret session.Secret) (err error) {
 	s.machine.View(func(v *fsm.View) {
-		if zxid.ID(id) > v.Zxid {
-			return // this server is behind: the log decides
-		}
-		have := v.Sessions.Get(id)
-		switch {
-		case have == nil:
-			err = goneError(v.Sessions, id)
-		case !sameSecret(secret[:], have.Secret):
+		if have := v.Sessions.Get(id); have == nil {
+			err = hasEnded(v, id)
+		} else if !sameSecret(secret[:], have.Secret) {
 			err = fmt.Errorf("session %s: %w", id, session.ErrWrongSecret)
 		}
 	})
 	return err
+}
+
+// hasEnded is why a session is not open any more; nil if it is open, and also if
+// this server is behind its opening, as one that was just started: then the log
+// decides.
+func hasEnded(v *fsm.View, id session.ID) error {
+	if zxid.ID(id) > v.Zxid || v.Sessions.Get(id) != nil {
+		return nil
+	}
+	return goneError(v.Sessions, id)
 }
 
 // endedError tells a client that its session has ended, and which of its writes
