@@ -72,6 +72,7 @@ type Node struct {
 	stopping      atomic.Bool
 	formed        atomic.Bool    // Formed was nil once
 	wg            sync.WaitGroup // goroutines of streams; Run waits for them
+	futures       sync.WaitGroup // goroutines that wait for an answer of Raft
 	fatalOnce     sync.Once
 	closeOnce     sync.Once
 	closeError    error

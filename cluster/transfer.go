@@ -56,7 +56,7 @@ func (n *Node) transferHere(ctx context.Context, to string) (leader string, err 
 	if err != nil {
 		return "", err
 	}
-	if err := await(ctx, f); err != nil {
+	if err := n.await(ctx, f); err != nil {
 		return "", fmt.Errorf("%w: leadership was not handed over: %w", ErrRefused, err)
 	}
 	return n.awaitOtherLeader(ctx)
@@ -98,11 +98,12 @@ func (n *Node) successor() (name string) {
 	return name
 }
 
-// await waits for a future of Raft or the end of ctx. Raft answers every future
-// at the latest when it is shut down, so the goroutine ends with the node.
-func await(ctx context.Context, f raft.Future) error {
+// await waits for a future of Raft or the end of ctx. Raft does not answer for a
+// wish to hand over that it has not looked at when it is shut down, so halt waits
+// for what is still open.
+func (n *Node) await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
+	n.futures.Go(func() { done <- f.Error() })
 	select {
 	case err := <-done:
 		return err
