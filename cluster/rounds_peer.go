@@ -12,6 +12,9 @@ const (
 	// behindRetry is the same for one that has not heard of the term yet: it
 	// will with the leader's next message.
 	behindRetry = 2 * time.Millisecond
+	// retryDoublings is how often these pauses double while it stays so: a round may
+	// be open for as long as there is no majority.
+	retryDoublings = 4
 )
 
 // roundPeer asks one voter. It has one question under way; when that is
@@ -35,22 +38,22 @@ func (p *roundPeer) run(ctx context.Context) {
 			return
 		case <-p.wake:
 		}
-		for ctx.Err() == nil {
+		for vain := 0; ctx.Err() == nil; vain++ {
 			number, term, open := p.rounds.present()
 			if !open || number == asked {
 				break
 			}
 			a, err := ask(ctx, number)
 			if err != nil {
-				pause(ctx, nil, roundRetry)
+				pause(ctx, nil, roundRetry<<min(vain, retryDoublings))
 				continue
 			}
 			p.rounds.answered(p.id, a)
 			if a.term < term {
-				pause(ctx, nil, behindRetry)
+				pause(ctx, nil, behindRetry<<min(vain, retryDoublings))
 				continue
 			}
-			asked = number
+			asked, vain = number, -1
 		}
 	}
 }
