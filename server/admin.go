@@ -39,6 +39,21 @@ func (a adminService) enter(ctx context.Context, what string, args ...any) error
 	return nil
 }
 
+// enterStream is enter for a call that streams, of a cluster that is formed. Without
+// an error the caller must call s.streams.done at its end.
+func (a adminService) enterStream(ctx context.Context, what string) error {
+	if err := a.enter(ctx, what); err != nil {
+		return err
+	}
+	if err := a.s.formed(); err != nil {
+		return statusOf(err)
+	}
+	if !a.s.streams.begin() {
+		return statusOf(fsm.ErrShuttingDown)
+	}
+	return nil
+}
+
 // changes says whether an admin call does more than look.
 func changes(what string) bool {
 	return what != "status" && what != "stats" && what != "sessions" && what != "upgrade-status"

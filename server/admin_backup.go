@@ -36,16 +36,10 @@ var errBackupStalled = fmt.Errorf("the reader of a backup took nothing for %s: %
 // instant, while the server goes on. It needs no leader: what it streams is what
 // this server had applied.
 func (a adminService) Backup(_ *coordpb.BackupRequest, stream grpc.ServerStreamingServer[coordpb.BackupReply]) error {
-	if err := a.enter(stream.Context(), "backup"); err != nil {
+	if err := a.enterStream(stream.Context(), "backup"); err != nil {
 		return err
 	}
 	s := a.s
-	if err := s.formed(); err != nil {
-		return statusOf(err)
-	}
-	if !s.streams.begin() {
-		return statusOf(fsm.ErrShuttingDown)
-	}
 	defer s.streams.done()
 	if n := s.backups.Add(1); n > maxBackups {
 		s.backups.Add(-1)

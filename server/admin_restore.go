@@ -36,16 +36,10 @@ const (
 
 // Restore implements coordpb.AdminServer.
 func (a adminService) Restore(stream grpc.ClientStreamingServer[coordpb.RestoreRequest, coordpb.RestoreReply]) error {
-	if err := a.enter(stream.Context(), "restore"); err != nil {
+	if err := a.enterStream(stream.Context(), "restore"); err != nil {
 		return err
 	}
 	s := a.s
-	if err := s.formed(); err != nil {
-		return statusOf(err)
-	}
-	if !s.streams.begin() {
-		return statusOf(fsm.ErrShuttingDown)
-	}
 	defer s.streams.done()
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/test/internal/freeport"
 	"github.com/coordd/coord/test/internal/smalldisk"
 )
 
@@ -109,7 +108,7 @@ func newProcesses(t testing.TB, n int, extra string) *processes {
 	t.Helper()
 	c := &processes{t: t, dir: t.TempDir()}
 	c.conf = filepath.Join(c.dir, "coordd.yaml")
-	base := freePorts(t, 10*n)
+	base := freeport.Range(t, 10*n)
 	var peers []string
 	for i := range n {
 		p := &process{c: c, name: fmt.Sprintf("n%d", i+1), base: base + 10*i}
@@ -122,31 +121,6 @@ func newProcesses(t testing.TB, n int, extra string) *processes {
 	}
 	t.Cleanup(c.end)
 	return c
-}
-
-// freePorts finds the first of count ports in a row that nobody uses, below
-// the range from which the kernel takes ports for outgoing connections.
-func freePorts(t testing.TB, count int) int {
-	t.Helper()
-	for range 200 {
-		base := 12000 + 10*rand.IntN(1900)
-		if portsFree(base, count) {
-			return base
-		}
-	}
-	t.Fatal("no free ports on loopback")
-	return 0
-}
-
-func portsFree(base, count int) bool {
-	for port := base; port < base+count; port++ {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			return false
-		}
-		l.Close()
-	}
-	return true
 }
 
 func (p *process) grpc() string      { return fmt.Sprintf("127.0.0.1:%d", p.base) }

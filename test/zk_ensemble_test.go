@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/test/internal/freeport"
 	"github.com/coordd/coord/wire"
 )
 
@@ -33,7 +34,7 @@ func startEnsemble(t testing.TB) *ensemble {
 	if _, err := exec.LookPath("java"); err != nil {
 		missing(t, "java")
 	}
-	e := &ensemble{t: t, dir: t.TempDir(), port: freePorts(t, 1)}
+	e := &ensemble{t: t, dir: t.TempDir(), port: freeport.Range(t, 1)}
 	conf := fmt.Sprintf("tickTime=2000\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\nextendedTypesEnabled=true\n",
 		filepath.Join(e.dir, "data"), e.port)
 	if err := os.WriteFile(filepath.Join(e.dir, "zoo.cfg"), []byte(conf), 0o600); err != nil {

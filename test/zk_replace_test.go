@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/test/internal/freeport"
 	"github.com/coordd/coord/wire"
 )
 
@@ -32,7 +33,7 @@ func TestZooKeeperIsReplacedInPlace(t *testing.T) {
 	old.must(zkDelete("/app/q-0000000007", -1))
 
 	zoo := filepath.Join(e.dir, "zoo.cfg")
-	base := freePorts(t, 3)
+	base := freeport.Range(t, 3)
 	text, err := os.ReadFile(zoo)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/internal/testcerts"
+	"github.com/coordd/coord/test/internal/freeport"
 	"github.com/coordd/coord/wire"
 	"github.com/coordd/coord/znode"
 )
@@ -47,7 +48,7 @@ func newZooServer(t testing.TB, port, number int, text string) *zooServer {
 func zooPort(t testing.TB, count int) int {
 	t.Helper()
 	for range 200 {
-		port := freePorts(t, count)
+		port := freeport.Range(t, count)
 		grpc, peer := port+10_000, port+20_000
 		if grpc > 32767 {
 			grpc = port - 10_000
@@ -55,7 +56,7 @@ func zooPort(t testing.TB, count int) int {
 		if peer > 32767 {
 			peer = port - 5_000
 		}
-		if portsFree(grpc, 1) && portsFree(peer, 1) {
+		if freeport.Free(grpc, 1) && freeport.Free(peer, 1) {
 			return port
 		}
 	}
@@ -154,7 +155,7 @@ admin.enableServer=false
 // but the file and the number that ZooKeeper gave it.
 func TestEnsembleRunsFromItsZooCfgs(t *testing.T) {
 	t.Parallel()
-	base := freePorts(t, 30)
+	base := freeport.Range(t, 30)
 	var lines strings.Builder
 	for i := range 3 {
 		fmt.Fprintf(&lines, "server.%d=127.0.0.1:%d:%d\n", i+1, base+10*i+1, base+10*i+2)

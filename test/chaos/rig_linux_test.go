@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/test/internal/freeport"
 	"github.com/coordd/coord/test/internal/smalldisk"
 	"github.com/coordd/coord/test/internal/tunnet"
 )
@@ -71,7 +71,7 @@ func newRig(t *testing.T, seed uint64, o rigOptions) *rig {
 	}
 	var ports int
 	if r.net == nil {
-		ports = freePorts(t, 10*o.servers)
+		ports = freeport.Range(t, 10*o.servers)
 	}
 	var peers []string
 	for i := range o.servers {
@@ -140,31 +140,6 @@ func (r *rig) newNode(i, ports int, diskSize int64) *node {
 	}
 	p.grpc, p.peer, p.http = fmt.Sprintf("%s:%d", ip, base), fmt.Sprintf("%s:%d", ip, base+1), fmt.Sprintf("%s:%d", ip, base+2)
 	return p
-}
-
-// freePorts finds the first of count ports in a row that nobody uses, below the
-// range from which the kernel takes ports for outgoing connections.
-func freePorts(t *testing.T, count int) int {
-	t.Helper()
-	for range 200 {
-		base := 12000 + 10*rand.IntN(1900)
-		if portsFree(base, count) {
-			return base
-		}
-	}
-	t.Fatal("no free ports on loopback")
-	return 0
-}
-
-func portsFree(base, count int) bool {
-	for port := base; port < base+count; port++ {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			return false
-		}
-		l.Close()
-	}
-	return true
 }
 
 // tell writes a line of the story.
