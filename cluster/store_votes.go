@@ -61,7 +61,7 @@ func openVotes(dir string, bolt *raftboltdb.BoltStore, log hclog.Logger) (*votes
 	v := &votes{bolt: bolt, path: filepath.Join(dir, votesFile)}
 	inBolt, err := ballotOf(bolt)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w: %w: %s", filepath.Join(dir, stableFile), errDamaged, err, whatToDo)
 	}
 	found, err := exists(v.path)
 	if err != nil {
@@ -141,13 +141,16 @@ func ballotOf(bolt *raftboltdb.BoltStore) (b ballot, err error) {
 			return ballot{}, fmt.Errorf("read %s: %w", n.key, err)
 		}
 		if raw != nil && len(raw) != 8 {
-			return ballot{}, fmt.Errorf("%w: %s has %d bytes", errDamaged, n.key, len(raw))
+			return ballot{}, fmt.Errorf("%s has %d bytes, expected 8", n.key, len(raw))
 		}
 		if raw != nil {
 			*n.to = binary.BigEndian.Uint64(raw)
 		}
 	}
 	cand, err := getStable(bolt, keyLastVoteCand)
+	if err == nil && len(cand) > maxCandidateID {
+		err = fmt.Errorf("%s has %d bytes, expected at most %d", keyLastVoteCand, len(cand), maxCandidateID)
+	}
 	b.candidate = string(cand)
 	return b, err
 }
