@@ -163,6 +163,13 @@ func (w *world) shutdown(names ...string) {
 // kill breaks all connections of a server first, so that it says no goodbye.
 func (w *world) kill(name string) {
 	w.t.Helper()
+	w.unplug(name)
+	w.shutdown(name)
+}
+
+// unplug is what the others see of a kill. The server itself goes on for as long
+// as it tries to end in order, until it is shut down.
+func (w *world) unplug(name string) {
 	h := w.hosts[name]
 	for _, p := range w.peers {
 		if p.Name != name {
@@ -170,7 +177,6 @@ func (w *world) kill(name string) {
 		}
 	}
 	h.dead = true
-	w.shutdown(name)
 }
 
 // wipe makes a new, empty disk.

@@ -34,6 +34,17 @@ func (w *world) checkStays(l leading, d time.Duration) {
 
 func (w *world) address(name string) string { return w.hosts[name].peer.Address }
 
+// followed kills the leader and returns how long the others had none.
+func (w *world) followed(leader string) time.Duration {
+	w.t.Helper()
+	from := time.Now()
+	w.unplug(leader)
+	w.awaitLeader()
+	took := time.Since(from)
+	w.shutdown(leader)
+	return took
+}
+
 // A leader whose process has ended is followed before any timer has run out, in
 // clusters of three and five.
 func TestDeadLeaderIsFollowedBeforeAnyTimer(t *testing.T) {
@@ -43,10 +54,7 @@ func TestDeadLeaderIsFollowedBeforeAnyTimer(t *testing.T) {
 			w.awaitFormed()
 			time.Sleep(time.Second)
 			old := w.leading()
-			from := time.Now()
-			w.kill(old.name)
-			w.awaitLeader()
-			if took := time.Since(from); took >= heartbeatTimer {
+			if took := w.followed(old.name); took >= heartbeatTimer {
 				t.Errorf("of %d servers one led after %v, a timer takes at least %v", servers, took, heartbeatTimer)
 			}
 			if now := w.leading(); now.term != old.term+1 {
@@ -70,10 +78,7 @@ func TestDeadLeaderIsFollowedThoughOneIsSilent(t *testing.T) {
 			}
 		}
 		time.Sleep(50 * time.Millisecond)
-		from := time.Now()
-		w.kill(old.name)
-		w.awaitLeader()
-		if took := time.Since(from); took >= heartbeatTimer {
+		if took := w.followed(old.name); took >= heartbeatTimer {
 			t.Errorf("one led after %v, a timer takes at least %v", took, heartbeatTimer)
 		}
 		for _, p := range w.peers {
