@@ -207,6 +207,9 @@ func (i *interrupter) around(dial func(context.Context, string) (net.Conn, error
 // now is the node's monotonic clock.
 func (n *Node) now() time.Duration { return n.cfg.Clock.Monotonic() }
 
+// WallClock is what this server takes for the time of day.
+func (n *Node) WallClock() time.Time { return n.cfg.Clock.Wall() }
+
 // clockMS is the wall clock in ms since 1970.
 func (n *Node) clockMS() int64 { return n.cfg.Clock.Wall().UnixMilli() }
 

@@ -94,6 +94,7 @@ func (a adminService) Status(ctx context.Context, _ *coordpb.StatusRequest) (*co
 	for i := range members.Members {
 		rep.Members = append(rep.Members, memberOut(&members.Members[i]))
 	}
+	rep.ClockUs = s.cluster.WallClock().UnixMicro() // last: who compares clocks knows best when the answer came
 	return rep, nil
 }
 

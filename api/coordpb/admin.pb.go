@@ -143,6 +143,7 @@ type StatusReply struct {
 	DigestIndex       uint64                 `protobuf:"varint,22,opt,name=digest_index,json=digestIndex,proto3" json:"digest_index,omitempty"`
 	FeatureLevel      uint32                 `protobuf:"varint,23,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // agreed on
 	Alarm             string                 `protobuf:"bytes,24,opt,name=alarm,proto3" json:"alarm,omitempty"`                                    // why snapshots and changes of the membership are refused; empty: they are not
+	ClockUs           int64                  `protobuf:"varint,25,opt,name=clock_us,json=clockUs,proto3" json:"clock_us,omitempty"`                // this server's wall clock when it answers, since 1970; 0 unknown
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -343,6 +344,13 @@ func (x *StatusReply) GetAlarm() string {
 		return x.Alarm
 	}
 	return ""
+}
+
+func (x *StatusReply) GetClockUs() int64 {
+	if x != nil {
+		return x.ClockUs
+	}
+	return 0
 }
 
 type Check struct {
@@ -2170,7 +2178,7 @@ var File_admin_proto protoreflect.FileDescriptor
 const file_admin_proto_rawDesc = "" +
 	"\n" +
 	"\vadmin.proto\x12\bcoord.v1\x1a\vcoord.proto\"\x0f\n" +
-	"\rStatusRequest\"\xdb\x05\n" +
+	"\rStatusRequest\"\xf6\x05\n" +
 	"\vStatusReply\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12\x1b\n" +
 	"\tserver_id\x18\x02 \x01(\tR\bserverId\x12!\n" +
@@ -2198,7 +2206,8 @@ const file_admin_proto_rawDesc = "" +
 	"\awatches\x18\x15 \x01(\x03R\awatches\x12!\n" +
 	"\fdigest_index\x18\x16 \x01(\x04R\vdigestIndex\x12#\n" +
 	"\rfeature_level\x18\x17 \x01(\rR\ffeatureLevel\x12\x14\n" +
-	"\x05alarm\x18\x18 \x01(\tR\x05alarm\"C\n" +
+	"\x05alarm\x18\x18 \x01(\tR\x05alarm\x12\x19\n" +
+	"\bclock_us\x18\x19 \x01(\x03R\aclockUs\"C\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +

@@ -112,6 +112,8 @@ type serverStatus struct {
 	endpoint string
 	reply    *coordpb.StatusReply
 	err      error
+	// asked and answered are when, by this machine's clock.
+	asked, answered time.Time
 }
 
 // askAll asks every endpoint for its status at the same time and returns what
@@ -128,8 +130,9 @@ func (e *env) askAll(ctx context.Context, limit time.Duration) ([]serverStatus, 
 	var wg sync.WaitGroup
 	for i, endpoint := range a.Endpoints() {
 		wg.Go(func() {
+			asked := time.Now()
 			reply, err := a.At(endpoint).Status(ctx, &coordpb.StatusRequest{})
-			out[i] = serverStatus{endpoint, reply, err}
+			out[i] = serverStatus{endpoint, reply, err, asked, time.Now()}
 		})
 	}
 	wg.Wait()

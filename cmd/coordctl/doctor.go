@@ -18,7 +18,7 @@ func newDoctorCmd(e *env) *cobra.Command {
 		Short: "Look for what is wrong with the cluster, or with the use of a lock",
 		Long: `Ask every server of the endpoints how it is, and say what somebody should look
 at: the quorum and the members, whether the states of the servers differ, the room
-on their disks, and how far an upgrade has come.
+on their disks, how far an upgrade has come, and whether their clocks agree.
 
 A PROBLEM needs somebody now; a NOTICE does not. The last line names what was
 looked at and found well. What could not be asked is not called well.
@@ -46,9 +46,10 @@ const (
 	checkStates   = "states"
 	checkDisks    = "disks"
 	checkVersions = "versions"
+	checkClocks   = "clocks"
 )
 
-var doctorChecks = []string{checkQuorum, checkServers, checkStates, checkDisks, checkVersions}
+var doctorChecks = []string{checkQuorum, checkServers, checkStates, checkDisks, checkVersions, checkClocks}
 
 // symptom is one thing that somebody should look at.
 type symptom struct {
@@ -96,6 +97,7 @@ func examine(all []serverStatus) *examination {
 	x.states(st, all)
 	x.disks(st)
 	x.versions(st)
+	x.clocks(st, all)
 	for _, c := range doctorChecks {
 		if !x.unsure[c] && !slices.ContainsFunc(x.Findings, func(s symptom) bool { return s.Check == c }) {
 			x.OK = append(x.OK, c)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordd/coord/api/coordpb"
 )
@@ -144,5 +145,55 @@ func TestDoctorHearsEveryServer(t *testing.T) {
 	}
 	if i, j := strings.LastIndex(out.String(), "PROBLEM"), strings.Index(out.String(), "NOTICE"); j < 0 || i > j {
 		t.Errorf("problems do not come first:\n%s", out.String())
+	}
+}
+
+// The clocks of the servers are compared with each other, whatever this machine's
+// says, and a slow answer proves nothing.
+func TestDoctorComparesClocks(t *testing.T) {
+	const all = "quorum servers states disks versions"
+	for _, c := range []struct {
+		name    string
+		off     [3]time.Duration // of each server's clock from that of this machine
+		took    time.Duration    // the answer of each
+		harm    func(all []serverStatus)
+		finding string
+		well    string
+	}{
+		{name: "equal", took: 10 * time.Millisecond, well: all + " clocks"},
+		{name: "this machine's is wrong", off: [3]time.Duration{time.Hour, time.Hour, time.Hour + 100*time.Millisecond}, took: time.Millisecond, well: all + " clocks"},
+		{
+			name: "one is ahead", off: [3]time.Duration{0, 0, 3 * time.Second}, took: 200 * time.Millisecond, well: all,
+			finding: "NOTICE clocks the clock of n3 is 3s ahead of that of n",
+		},
+		{
+			name: "one is behind", off: [3]time.Duration{0, -time.Hour, 0}, took: 200 * time.Millisecond, well: all,
+			finding: "PROBLEM clocks the clock of n",
+		},
+		{name: "too slow to tell", off: [3]time.Duration{0, 0, 900 * time.Millisecond}, took: 500 * time.Millisecond, well: all},
+		{name: "surely less", off: [3]time.Duration{0, 0, 500 * time.Millisecond}, took: 100 * time.Millisecond, well: all + " clocks"},
+		{name: "one does not say", took: time.Millisecond, well: all, harm: func(all []serverStatus) { all[1].reply.ClockUs = 0 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked := time.Now()
+			var answers []serverStatus
+			for i, off := range c.off {
+				r := wellReply()
+				r.Server = fmt.Sprintf("n%d", i+1)
+				r.ClockUs = asked.Add(c.took / 2).Add(off).UnixMicro()
+				answers = append(answers, serverStatus{endpoint: r.Members[i].GrpcAddress, reply: r, asked: asked, answered: asked.Add(c.took)})
+			}
+			if c.harm != nil {
+				c.harm(answers)
+			}
+			x := examine(answers)
+			found := ""
+			for _, s := range x.Findings {
+				found += s.Severity + " " + s.Check + " " + s.Text
+			}
+			if !strings.HasPrefix(found, c.finding) || (found == "") != (c.finding == "") || strings.Join(x.OK, " ") != c.well {
+				t.Errorf("found %q, well %q, details %q", found, x.OK, x.details)
+			}
+		})
 	}
 }
