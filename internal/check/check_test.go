@@ -56,6 +56,13 @@ func set(s session.ID, begin, end int, path, data string, version int64, z zxid.
 	return r
 }
 
+// refusedAt is a set by bob at a version that the znode did not have.
+func refusedAt(want, has int64) Record {
+	r := with(Refused, BadVersion, set(bob, 6, 9, "/a", "two", has, 0))
+	r.Want, r.Stat.Czxid = want, 0
+	return r
+}
+
 // read is a linearizable one at transaction z.
 func read(s session.ID, begin, end int, path, data string, version int64, mzxid, z zxid.ID) Record {
 	r := done(Get, s, begin, end, path)
@@ -165,13 +172,10 @@ func TestGoodHistoriesAreClean(t *testing.T) {
 			create(alice, 0, 5, "/a", "one", 10), with(Unknown, "", set(bob, 6, 9, "/a", "two", 1, 0)), read(alice, 20, 22, "/a", "one", 0, 10, 11),
 		},
 		"refused by version": {
-			create(alice, 0, 5, "/a", "one", 10),
-			func() Record {
-				r := with(Refused, BadVersion, set(bob, 6, 9, "/a", "two", 0, 0))
-				r.Want = 4
-				return r
-			}(),
-			read(alice, 20, 22, "/a", "one", 0, 10, 11),
+			create(alice, 0, 5, "/a", "one", 10), refusedAt(4, 0), read(alice, 20, 22, "/a", "one", 0, 10, 11),
+		},
+		"refused by a version that is not told": {
+			create(alice, 0, 5, "/a", "one", 10), refusedAt(4, NotTold), read(alice, 20, 22, "/a", "one", 0, 10, 11),
 		},
 		"deleted": {
 			create(alice, 0, 5, "/a", "one", 10), done(Delete, bob, 6, 9, "/a"), absent(alice, 20, 22, "/a"),
@@ -278,6 +282,8 @@ func TestEachViolationIsFound(t *testing.T) {
 			return r
 		}()}},
 		{"refused without a reason", RuleLinearizable, "no order", []Record{one, with(Refused, NoNode, set(bob, 6, 9, "/a", "two", 0, 0))}},
+		{"refused though the version was right", RuleLinearizable, "no order", []Record{one, refusedAt(0, NotTold)}},
+		{"refused by another version than it says", RuleLinearizable, "no order", []Record{one, refusedAt(4, 1)}},
 		{"ephemeral outlives its close", RuleEphemeral, "must have been over", []Record{opened(alice), e, ended(alice, 10, 15, ByClient, 900), readEphemeral(20, e)}},
 		{"ephemeral outlives its expiry", RuleEphemeral, "must have been over", []Record{opened(alice), e, ended(alice, 1000, 1000, BySilent, 1000), readEphemeral(1520, e)}},
 		{"ephemeral outlives its dead client", RuleEphemeral, "must have been over", []Record{opened(alice), e, about(Silent, alice, 100), readEphemeral(1700, e)}},

@@ -104,7 +104,7 @@ func (s *register) refuses(r *Record) bool {
 	case NodeExists, NotEmpty:
 		return s.exists
 	case BadVersion:
-		return s.exists && s.version != r.Want && s.version == r.Stat.Version
+		return s.exists && s.version != r.Want && (s.version == r.Stat.Version || r.Stat.Version == NotTold)
 	default:
 		return true
 	}

@@ -25,7 +25,7 @@ const (
 
 	Watching Kind = "watching" // a watch was begun, for everything after Zxid
 	Event    Kind = "event"    // Watch is the number of its Watching record
-	Unwatch  Kind = "unwatch"  // the watch has ended
+	Unwatch  Kind = "unwatch"  // the watch has ended; one that fires once has told of nothing up to Zxid
 	Settled  Kind = "settled"  // every watch that goes on must have told up to Zxid by now
 	Broken   Kind = "broken"   // a rule of the stream was broken, as Detail says; see Tap
 
@@ -37,6 +37,16 @@ const (
 	Acquire Kind = "acquire" // a lock: asked for at Begin, granted at End
 	Release Kind = "release" // Hold is the number of its Acquire record
 	Lost    Kind = "lost"    // the holder was told at Begin
+
+	Proclaim   Kind = "proclaim"  // of a value by a leader; Hold is the number of its Acquire record
+	Observing  Kind = "observing" // an election is observed from now on
+	Observed   Kind = "observed"  // Watch is the number of its Observing record; not Found: nobody leads
+	LeaderRead Kind = "leader"    // who leads was asked
+
+	Armed Kind = "armed" // a watch that fires once was set; Type is what it is for, Zxid what its reply has shown
+	Fired Kind = "fired" // Watch is the number of its Armed record, Zxid the newest that was shown before
+
+	Restored Kind = "restored" // a backup was put in the place of the state, in transaction Zxid
 
 	Digest Kind = "digest" // of a server in the end: Client is its name, Data the digest
 )
@@ -61,6 +71,10 @@ const (
 	RolledBack = "rolled back"
 	OtherCause = "other" // for reasons that no check looks at
 )
+
+// NotTold stands for the version of a znode in the Stat of a write that was refused
+// for it, where the answer does not tell it: as at the ZooKeeper port.
+const NotTold = -1
 
 // Flag says what kind of znode a create asked for.
 type Flag uint8
@@ -92,7 +106,12 @@ const (
 const (
 	ByClient = "client" // its own client has closed it
 	BySilent = "silent" // expired, or counted as expired by the client itself
-	ByOther  = "other"  // killed, taken over, restored, deleted by an operator
+	ByOther  = "other"  // killed, taken over, deleted by an operator
+	// ByRestore: a backup was restored, or the cluster does not know the session.
+	ByRestore = "restore"
+	// ByServer: the client was told that it is over, and not why; its deadline is the
+	// time up to which it could count on it at least.
+	ByServer = "server"
 	ByMargin = "margin" // a lock that its client gave up ahead of the deadline
 )
 
@@ -152,6 +171,7 @@ type Record struct {
 	Last      bool   `json:"last,omitempty"`
 	Cause     string `json:"cause,omitempty"`
 	Recursive bool   `json:"recursive,omitempty"`
+	Missed    bool   `json:"missed,omitempty"` // changes in front of it may not have been told
 
 	Hold  int    `json:"hold,omitempty"`
 	Token uint64 `json:"token,omitempty"`
