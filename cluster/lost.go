@@ -21,6 +21,9 @@ const (
 	// lostTurn is how long a server lets each one stand first that has more
 	// entries, or as many and a smaller id, so that two do not split the votes.
 	lostTurn = 25 * time.Millisecond
+	// lostStood is how long a server waits for the request for its vote of one
+	// that has begun to stand, and has its new term and its own vote to write.
+	lostStood = 100 * time.Millisecond
 	// lostStragglers is how long others are waited for once there is a majority:
 	// one may have the longer log, or be dead as well.
 	lostStragglers = 10 * time.Millisecond
@@ -36,6 +39,12 @@ const (
 // majority, itself included, has lost the leader like that, it stands for
 // election (see inbox.stand).
 //
+// Two that stand in the same term split the votes, and then all wait for timers.
+// So of two that have asked each other only one stands: who has the better log, or
+// as good a one and the smaller id. The other one waits for its turn when it hears
+// of the better one, and also when it is asked by it; and who has begun to stand
+// says so.
+//
 // A leader is never given up for silence: a machine that is dead, cut off, slow or
 // stopped refuses nothing, and is left to the timers of Raft. It is not given up
 // for what one follower sees either: who still hears it is no witness, and does
@@ -45,6 +54,11 @@ type losses struct {
 	wake  nudge   // the last Raft connection from some server has ended
 	ended *beacon // the same
 	tried uint64  // of run: the newest term whose leader was given up
+
+	mu       sync.Mutex    // guards below
+	stood    uint64        // the newest term after which this server has begun to stand
+	given    uint64        // the term after which others have their turn
+	othersTo time.Duration // when that ends, by the clock of the node
 }
 
 func newLosses(n *Node) *losses { return &losses{node: n, wake: newNudge(), ended: &beacon{}} }
@@ -92,34 +106,99 @@ func (n *Node) follows(leader serverID, term uint64) bool {
 	return ok && id == leader && now == term && n.raft.Load().State() == raft.Follower
 }
 
-// succeed stands when the leader of term is gone and it is this server's turn.
+// succeed stands when the leader of term is gone and it is this server's turn. It
+// ends with this server's own timer at the latest: then it does not follow any more.
 func (l *losses) succeed(ctx context.Context, leader serverID, term uint64) {
 	n := l.node
-	waited := false
-	for range lostLooks {
+	waited := turnsGiven{}
+	for looks := 0; looks < lostLooks && ctx.Err() == nil; {
 		asked := n.now()
 		if !l.mayFollow(leader, term) || !l.gone(ctx, leader, term) {
 			return
 		}
-		witnesses, ahead, majority := l.witnesses(ctx, leader, term)
-		if !majority {
+		w := l.witnesses(ctx, leader, term)
+		if !w.majority {
+			looks++
 			pause(ctx, nil, lostRetry)
 			continue
 		}
-		if ahead > 0 && !waited {
-			waited = true
-			n.waitWhileFollowing(ctx, leader, term, time.Duration(ahead)*lostTurn)
+		if d := max(waited.wait(w), l.turnOfOthers(term)); d > 0 {
+			n.waitWhileFollowing(ctx, leader, term, d)
 			continue
 		}
+		looks++
+		began := n.transport.Load().inbox.begin(&standing{term: term, witnesses: w.lost, begun: make(chan bool, 1), still: func() bool {
+			return n.now()-asked < lostFresh && n.follows(leader, term) && n.net.raftConnsFrom(leader) == 0 && !n.stopping.Load() &&
+				l.claim(term)
+		}})
+		if !began && l.turnOfOthers(term) > 0 {
+			continue // a better one has asked in between
+		}
 		l.tried = term
-		s := &standing{term: term, witnesses: witnesses, begun: make(chan bool, 1), still: func() bool {
-			return n.now()-asked < lostFresh && n.follows(leader, term) && n.net.raftConnsFrom(leader) == 0 && !n.stopping.Load()
-		}}
-		began := n.transport.Load().inbox.begin(s)
 		n.log.Info("the leader is gone", "event", "leader_lost", "peer", string(leader), "term", term,
-			"witnesses", len(witnesses), "stands", began)
+			"witnesses", len(w.lost), "stands", began)
 		return
 	}
+}
+
+// turnsGiven are the servers that this one has waited for after one leader: for
+// each once, and once more when it has begun to stand.
+type turnsGiven struct{ better, stood map[serverID]bool }
+
+// wait is how long to wait for those that were not waited for before.
+func (g *turnsGiven) wait(w testimony) (d time.Duration) {
+	if g.better == nil {
+		g.better, g.stood = map[serverID]bool{}, map[serverID]bool{}
+	}
+	for _, id := range w.better {
+		if !g.better[id] {
+			g.better[id] = true
+			d += lostTurn
+		}
+	}
+	for _, id := range w.stood {
+		if !g.stood[id] {
+			g.stood[id] = true
+			d = max(d, lostStood)
+		}
+	}
+	return d
+}
+
+// claim says, at the last moment, that it is this server's turn to stand after
+// term. From then on whoever asks hears that it stands.
+func (l *losses) claim(term uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.given == term && l.node.now() < l.othersTo {
+		return false
+	}
+	l.stood = max(l.stood, term)
+	return true
+}
+
+// giveTurn lets a better one that asks stand first. It reports false if it is too
+// late for that.
+func (l *losses) giveTurn(term uint64, better bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stood >= term {
+		return false
+	}
+	if better {
+		l.given, l.othersTo = term, l.node.now()+lostTurn
+	}
+	return true
+}
+
+// turnOfOthers is for how long others that have asked may still stand first.
+func (l *losses) turnOfOthers(term uint64) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.given != term {
+		return 0
+	}
+	return max(0, l.othersTo-l.node.now())
 }
 
 // waitWhileFollowing waits for d, or until this server follows somebody else.
@@ -185,43 +264,59 @@ func (l *losses) refuses(ctx context.Context, id serverID) bool {
 	return false
 }
 
-// witnesses asks the other voters. ahead is how many of those that lost the
-// leader should stand before this server.
-func (l *losses) witnesses(ctx context.Context, leader serverID, term uint64) (lost []serverID, ahead int, majority bool) {
+// testimony is what the other voters say of the leader of a term.
+type testimony struct {
+	lost     []serverID // have lost it, too
+	better   []serverID // of those, who should stand before this server
+	stood    []serverID // are at a later term, or about to be
+	majority bool       // lost it, this server included
+}
+
+// witnesses asks the other voters.
+func (l *losses) witnesses(ctx context.Context, leader serverID, term uint64) (t testimony) {
 	n := l.node
 	ctx, cancel := context.WithTimeout(ctx, 2*lostPatience)
-	voters := n.voters()
+	voters, own := n.voters(), n.logEnd()
 	replies := make(chan witness, len(voters))
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer cancel()
+	q := &peerpb.LeaderLostRequest{Term: term, Leader: string(leader), LastIndex: own.index, LastTerm: own.term}
 	waiting := 0
 	for _, v := range voters {
 		if v != n.id && v != leader {
 			waiting++
-			asking.Go(func() { replies <- witness{v, l.ask(ctx, v, leader, term)} })
+			asking.Go(func() { replies <- witness{v, l.ask(ctx, v, q)} })
 		}
 	}
-	own, enough := n.logEnd(), time.NewTimer(2*lostPatience)
+	enough := time.NewTimer(2 * lostPatience)
 	defer enough.Stop()
 	for ; waiting > 0; waiting-- {
 		select {
 		case w := <-replies:
-			if !w.reply.GetLost() || w.reply.GetTerm() != term {
-				continue
-			}
-			lost = append(lost, w.id)
-			if before(logPosition{w.reply.GetLastIndex(), w.reply.GetLastTerm()}, w.id, own, n.id) {
-				ahead++
-			}
-			if majority = len(lost)+1 > len(voters)/2; majority {
+			t.hear(w, term, own, n.id)
+			if t.majority = len(t.lost)+1 > len(voters)/2; t.majority {
 				enough.Reset(lostStragglers)
 			}
 		case <-enough.C:
-			return lost, ahead, majority
+			return t
 		}
 	}
-	return lost, ahead, majority
+	return t
+}
+
+// hear adds the answer of one server.
+func (t *testimony) hear(w witness, term uint64, own logPosition, self serverID) {
+	switch {
+	case w.reply.GetTerm() > term:
+		t.stood = append(t.stood, w.id)
+	case w.reply.GetTerm() < term || !w.reply.GetLost():
+	default:
+		t.lost = append(t.lost, w.id)
+		if before(logPosition{w.reply.GetLastIndex(), w.reply.GetLastTerm()}, w.id, own, self) {
+			t.better = append(t.better, w.id)
+		}
+	}
 }
 
 // witness is the answer of one server; nil: it gave none.
@@ -242,12 +337,12 @@ func before(endA logPosition, a serverID, endB logPosition, b serverID) bool {
 	return a < b
 }
 
-func (l *losses) ask(ctx context.Context, to, leader serverID, term uint64) *peerpb.LeaderLostReply {
+func (l *losses) ask(ctx context.Context, to serverID, q *peerpb.LeaderLostRequest) *peerpb.LeaderLostReply {
 	client, err := l.node.peers.client(to)
 	if err != nil {
 		return nil
 	}
-	r, err := client.LeaderLost(ctx, &peerpb.LeaderLostRequest{Term: term, Leader: string(leader)})
+	r, err := client.LeaderLost(ctx, q)
 	if err != nil {
 		l.node.log.Debug("cannot ask whether the leader is gone", "peer", string(to), "err", err)
 		return nil
@@ -272,7 +367,13 @@ func (s *peerService) LeaderLost(ctx context.Context, q *peerpb.LeaderLostReques
 	if r == nil {
 		return &peerpb.LeaderLostReply{}, nil
 	}
-	lost := n.losses.gone(ctx, serverID(q.GetLeader()), q.GetTerm())
-	end := n.logEnd()
-	return &peerpb.LeaderLostReply{Lost: lost, Term: r.CurrentTerm(), LastIndex: end.index, LastTerm: end.term}, nil
+	term := q.GetTerm()
+	lost := n.losses.gone(ctx, serverID(q.GetLeader()), term)
+	end, asker := n.logEnd(), logPosition{q.GetLastIndex(), q.GetLastTerm()}
+	reply := &peerpb.LeaderLostReply{Lost: lost, Term: r.CurrentTerm(), LastIndex: end.index, LastTerm: end.term}
+	from, known := peerFromContext(ctx)
+	if better := known && before(asker, from.server, end, n.id); lost && !n.losses.giveTurn(term, better) {
+		reply.Lost, reply.Term = false, max(reply.GetTerm(), term+1)
+	}
+	return reply, nil
 }

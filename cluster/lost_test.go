@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/coordd/coord/cluster/peerpb"
 )
 
 // heartbeatTimer is the least time after which a follower misses a leader that is
@@ -61,6 +64,113 @@ func TestDeadLeaderIsFollowedBeforeAnyTimer(t *testing.T) {
 				t.Errorf("the new leader has term %d after %d: votes were split", now.term, old.term)
 			}
 		})
+	}
+}
+
+// Two servers that die at once cost no timer either, whoever is left.
+func TestTwoDeadAtOnceAreFollowedBeforeAnyTimer(t *testing.T) {
+	for _, second := range []int{0, 1, 2, 3} {
+		inFakeTime(t, 5, nil, func(w *world) {
+			w.start()
+			w.awaitFormed()
+			time.Sleep(time.Second)
+			old := w.leading()
+			other := w.followers()[second]
+			w.unplug(other)
+			if took := w.followed(old.name); took >= heartbeatTimer {
+				t.Errorf("with %s dead as well one led after %v, a timer takes at least %v", other, took, heartbeatTimer)
+			}
+			if now := w.leading(); now.term != old.term+1 {
+				t.Errorf("the new leader has term %d after %d: votes were split", now.term, old.term)
+			}
+		})
+	}
+}
+
+// One that lacks the last entries does not stand, and takes no vote from the others.
+func TestDeadLeaderIsFollowedThoughOneIsBehind(t *testing.T) {
+	inFakeTime(t, 5, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		time.Sleep(time.Second)
+		old := w.leading()
+		behind := w.followers()[0] // the one with the smallest id, too
+		w.net.cut(w.address(old.name), w.address(behind))
+		if _, err := w.create(old.name, "/ahead"); err != nil {
+			t.Fatal(err)
+		}
+		if took := w.followed(old.name); took >= heartbeatTimer {
+			t.Errorf("one led after %v, a timer takes at least %v", took, heartbeatTimer)
+		}
+		if now := w.leading(); now.name == behind || now.term != old.term+1 {
+			t.Errorf("%s leads term %d after %d, %s is behind", now.name, now.term, old.term, behind)
+		}
+		w.net.heal(w.address(old.name), w.address(behind))
+		w.converged()
+	})
+}
+
+// Of two that ask each other only one stands: the worse one lets the better one
+// have its turn, and who has begun to stand says so.
+func TestOfTwoThatAskEachOtherOneStands(t *testing.T) {
+	inFakeTime(t, 3, nil, func(w *world) {
+		w.start()
+		w.awaitFormed()
+		time.Sleep(time.Second)
+		old := w.leading()
+		better, worse := w.node(w.followers()[0]), w.node(w.followers()[1])
+		for _, n := range []*Node{better, worse} {
+			n.losses.tried = old.term // they stand only when this test says so
+		}
+		leader := serverID(w.node(old.name).ServerID())
+		asks := func(from, to *Node) (t testimony) {
+			end := from.logEnd()
+			r := from.losses.ask(w.t.Context(), to.id, &peerpb.LeaderLostRequest{
+				Term: old.term, Leader: string(leader), LastIndex: end.index, LastTerm: end.term,
+			})
+			t.hear(witness{to.id, r}, old.term, end, from.id)
+			return t
+		}
+		w.unplug(old.name)
+		if heard := asks(worse, better); !slices.Equal(heard.better, []serverID{better.id}) || better.losses.turnOfOthers(old.term) != 0 {
+			t.Errorf("the worse one hears %+v, and the better one waits %v for it", heard, better.losses.turnOfOthers(old.term))
+		}
+		if heard := asks(better, worse); len(heard.lost) != 1 || len(heard.better) != 0 {
+			t.Errorf("the better one hears %+v", heard)
+		}
+		if worse.losses.turnOfOthers(old.term) != lostTurn || worse.losses.claim(old.term) {
+			t.Error("the worse one stands although it has told the better one to")
+		}
+		time.Sleep(lostTurn)
+		if !worse.losses.claim(old.term) {
+			t.Error("the better one has not stood, and the worse one waits on")
+		}
+		if heard := asks(better, worse); len(heard.lost) != 0 || len(heard.stood) != 1 {
+			t.Errorf("of one that is about to stand the better one hears %+v", heard)
+		}
+		if worse.losses.turnOfOthers(old.term) != 0 {
+			t.Error("one that is about to stand gives its turn away")
+		}
+	})
+}
+
+// Each is waited for once, and once more when it has begun to stand: somebody
+// stands in the end, whatever the others do.
+func TestTurnsEnd(t *testing.T) {
+	var g turnsGiven
+	for i, c := range []struct {
+		heard testimony
+		want  time.Duration
+	}{
+		{testimony{better: []serverID{"a", "b"}}, 2 * lostTurn},
+		{testimony{better: []serverID{"a", "b"}}, 0},
+		{testimony{better: []serverID{"b", "c"}}, lostTurn},
+		{testimony{better: []serverID{"b"}, stood: []serverID{"a"}}, lostStood},
+		{testimony{better: []serverID{"b", "c"}, stood: []serverID{"a"}}, 0},
+	} {
+		if got := g.wait(c.heard); got != c.want {
+			t.Errorf("look %d: waits %v, want %v", i, got, c.want)
+		}
 	}
 }
 

@@ -1772,9 +1772,13 @@ func (x *UpgradeReply) GetRefused() string {
 }
 
 type LeaderLostRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`    // of the leader
-	Leader        string                 `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"` // id
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Term   uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`    // of the leader
+	Leader string                 `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"` // id
+	// The last entry of the log of the one that asks: who has less lets it stand
+	// first. Older servers leave it out.
+	LastIndex     uint64 `protobuf:"varint,3,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"`
+	LastTerm      uint64 `protobuf:"varint,4,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1823,10 +1827,24 @@ func (x *LeaderLostRequest) GetLeader() string {
 	return ""
 }
 
+func (x *LeaderLostRequest) GetLastIndex() uint64 {
+	if x != nil {
+		return x.LastIndex
+	}
+	return 0
+}
+
+func (x *LeaderLostRequest) GetLastTerm() uint64 {
+	if x != nil {
+		return x.LastTerm
+	}
+	return 0
+}
+
 type LeaderLostReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Lost  bool                   `protobuf:"varint,1,opt,name=lost,proto3" json:"lost,omitempty"`
-	Term  uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"` // of the one asked
+	Term  uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"` // of the one asked, or the one in which it is about to stand
 	// The last entry of its log: who has more should stand first.
 	LastIndex     uint64 `protobuf:"varint,3,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"`
 	LastTerm      uint64 `protobuf:"varint,4,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`
@@ -2134,10 +2152,13 @@ const file_peer_proto_rawDesc = "" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x16\n" +
 	"\x06common\x18\x02 \x01(\rR\x06common\x12\x16\n" +
 	"\x06behind\x18\x03 \x03(\tR\x06behind\x12\x18\n" +
-	"\arefused\x18\x04 \x01(\tR\arefused\"?\n" +
+	"\arefused\x18\x04 \x01(\tR\arefused\"{\n" +
 	"\x11LeaderLostRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x16\n" +
-	"\x06leader\x18\x02 \x01(\tR\x06leader\"u\n" +
+	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x1d\n" +
+	"\n" +
+	"last_index\x18\x03 \x01(\x04R\tlastIndex\x12\x1b\n" +
+	"\tlast_term\x18\x04 \x01(\x04R\blastTerm\"u\n" +
 	"\x0fLeaderLostReply\x12\x12\n" +
 	"\x04lost\x18\x01 \x01(\bR\x04lost\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1d\n" +
