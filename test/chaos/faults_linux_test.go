@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/test/internal/smalldisk"
 	"github.com/coordd/coord/test/internal/tunnet"
 	"github.com/coordd/coord/test/internal/wallclock"
 )
@@ -21,33 +22,45 @@ const diskBytes = 512 << 20
 const sliceOfFaults = time.Minute
 
 // TestFaultsOfAllKinds disturbs networks, processes, disks and clocks at random,
-// two things at a time. Clients see delays; what they were told holds.
+// two things at a time, and of five servers two at once. Clients see delays; what
+// they were told holds.
 func TestFaultsOfAllKinds(t *testing.T) {
 	skipIfShort(t)
-	r := newRig(t, seed(t), rigOptions{
-		servers: 3, network: true, diskSize: diskBytes, badDisks: true,
-		config: "raft: {snapshot_log_size: 1MiB, write_deadline: 2s, heartbeat: 500ms, election: 500ms, lease: 250ms}\n",
-	})
-	var hosts []*tunnet.Host
-	for done := time.Duration(0); done < *length && !t.Failed(); done += sliceOfFaults {
-		l := r.startLoad(loadOptions{root: fmt.Sprintf("/faults-%.0f", done.Seconds()), clients: 5, hosts: hosts})
-		hosts = l.hosts
-		l.waitProgress(100, time.Minute)
-		end := time.Now().Add(min(sliceOfFaults, *length-done))
-		var calm sync.RWMutex // held by whoever needs everything else whole
-		var lanes sync.WaitGroup
-		network, machine := newFaults(r, l, &calm), newFaults(r, l, &calm)
-		lanes.Go(func() { r.disturb(network, (*faults).network, end) })
-		lanes.Go(func() { r.disturb(machine, (*faults).machine, end) })
-		lanes.Wait()
-		r.net.Heal()
-		r.startAll()
-		r.waitReady(2 * time.Minute)
-		l.waitProgress(100, time.Minute)
-		l.finish()
+	for _, c := range sizes(*length) {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, seed(t), rigOptions{
+				servers: c.servers, network: true, diskSize: diskBytes, badDisks: true,
+				config: "raft: {snapshot_log_size: 1MiB, write_deadline: 2s}\n",
+			})
+			var hosts []*tunnet.Host
+			for done := time.Duration(0); done < c.share && !t.Failed(); done += sliceOfFaults {
+				hosts = r.faultsFor(done, min(sliceOfFaults, c.share-done), hosts)
+			}
+			carried, lost, repeated := r.net.Counts()
+			t.Logf("%d packets carried, %d lost, %d repeated", carried, lost, repeated)
+		})
 	}
-	carried, lost, repeated := r.net.Counts()
-	t.Logf("%d packets carried, %d lost, %d repeated", carried, lost, repeated)
+}
+
+// faultsFor disturbs the cluster for a while, and judges what clients at the
+// hosts have seen. It returns the hosts, for the next slice.
+func (r *rig) faultsFor(at, length time.Duration, hosts []*tunnet.Host) []*tunnet.Host {
+	r.t.Helper()
+	l := r.startLoad(loadOptions{root: fmt.Sprintf("/faults-%.0f", at.Seconds()), clients: 5, hosts: hosts})
+	l.waitProgress(100, time.Minute)
+	end := time.Now().Add(length)
+	var calm sync.RWMutex // held by whoever needs everything else whole
+	var lanes sync.WaitGroup
+	network, machine := newFaults(r, l, &calm), newFaults(r, l, &calm)
+	lanes.Go(func() { r.disturb(network, (*faults).network, end) })
+	lanes.Go(func() { r.disturb(machine, (*faults).machine, end) })
+	lanes.Wait()
+	r.net.Heal()
+	r.startAll()
+	r.waitReady(2 * time.Minute)
+	l.waitProgress(100, time.Minute)
+	l.finish()
+	return l.hosts
 }
 
 // faults is what can go wrong. Each fault ends by itself, healed.
@@ -79,22 +92,34 @@ func (f *faults) time(least, most time.Duration) time.Duration {
 
 func (f *faults) node() *node { return f.r.nodes[f.rnd.IntN(len(f.r.nodes))] }
 
+// few are the victims of what a cluster must endure without a pause.
+func (f *faults) few() []*node { return f.r.few(f.rnd) }
+
+// each does something with each of some servers.
+func (f *faults) each(victims []*node, what string, do func(*node)) {
+	for _, p := range victims {
+		f.r.tell("%s: %s", p.name, what)
+		do(p)
+	}
+}
+
 // network lists what goes wrong between hosts.
 func (f *faults) network() []func() {
-	between := func(what string, others func(*node) []*tunnet.Host, link func() (out, in tunnet.Link)) func() {
+	between := func(what string, others func(...*node) []*tunnet.Host, link func() (out, in tunnet.Link)) func() {
 		return func() {
 			f.calm.RLock()
 			defer f.calm.RUnlock()
-			p := f.node()
+			victims := f.few()
 			out, in := link()
-			f.r.tell("%s: %s", p.name, what)
-			for _, h := range others(p) {
-				f.r.net.Set(p.host, h, out)
-				f.r.net.Set(h, p.host, in)
-			}
+			f.each(victims, what, func(p *node) {
+				for _, h := range others(victims...) {
+					f.r.net.Set(p.host, h, out)
+					f.r.net.Set(h, p.host, in)
+				}
+			})
 			f.sleep(300*time.Millisecond, 4*time.Second)
 			f.r.net.Heal()
-			f.r.tell("%s: network healed", p.name)
+			f.r.tell("network healed")
 		}
 	}
 	cut := tunnet.Link{Cut: true}
@@ -122,16 +147,19 @@ func (f *faults) bad() (_, _ tunnet.Link) {
 	return l, l
 }
 
-func (f *faults) servers(not *node) (out []*tunnet.Host) {
-	for _, p := range f.r.others(not) {
+// servers are the hosts of all others: two victims keep each other.
+func (f *faults) servers(not ...*node) (out []*tunnet.Host) {
+	for _, p := range f.r.others(not...) {
 		out = append(out, p.host)
 	}
 	return out
 }
 
-func (f *faults) clients(*node) []*tunnet.Host { return f.l.hosts }
+func (f *faults) clients(...*node) []*tunnet.Host { return f.l.hosts }
 
-func (f *faults) everybody(not *node) []*tunnet.Host { return append(f.servers(not), f.l.hosts...) }
+func (f *faults) everybody(not ...*node) []*tunnet.Host {
+	return append(f.servers(not...), f.l.hosts...)
+}
 
 // cutClient cuts a client off from all servers: for some longer than their session
 // lives.
@@ -157,57 +185,42 @@ func (f *faults) machine() []func() {
 }
 
 func (f *faults) kill() {
-	p := f.node()
-	f.r.tell("%s: kill", p.name)
-	p.kill()
+	f.each(f.few(), "kill", (*node).kill)
 	f.sleep(0, 2*time.Second)
-	p.start()
+	f.r.startAll()
 }
 
 func (f *faults) killAll() {
-	f.r.tell("all: kill")
-	for _, p := range f.r.nodes {
-		p.kill()
+	f.each(f.r.nodes, "kill", (*node).kill)
+	f.sleep(0, time.Second)
+	f.r.startAll()
+}
+
+// stop asks servers to end. They must do so whatever goes on.
+func (f *faults) stop() {
+	victims := f.few()
+	f.each(victims, "stop", func(p *node) { p.signal(syscall.SIGTERM) })
+	for _, p := range victims {
+		if !p.ended(20 * time.Second) {
+			f.r.t.Errorf("%s did not stop within 20 s", p.name)
+			p.kill()
+		}
 	}
 	f.sleep(0, time.Second)
 	f.r.startAll()
 }
 
-// stop asks a server to end. It must do so whatever goes on.
-func (f *faults) stop() {
-	p := f.node()
-	f.r.tell("%s: stop", p.name)
-	p.signal(syscall.SIGTERM)
-	if !p.ended(20 * time.Second) {
-		f.r.t.Errorf("%s did not stop within 20 s", p.name)
-		p.kill()
-	}
-	f.sleep(0, time.Second)
-	p.start()
+func (f *faults) pause() { f.pauseOf(4*time.Second, f.few()) }
+
+func (f *faults) pauseAll() { f.pauseOf(3*time.Second, f.r.nodes) }
+
+func (f *faults) pauseOf(most time.Duration, victims []*node) {
+	f.each(victims, "paused", func(p *node) { p.signal(syscall.SIGSTOP) })
+	f.sleep(200*time.Millisecond, most)
+	f.each(victims, "goes on", func(p *node) { p.signal(syscall.SIGCONT) })
 }
 
-func (f *faults) pause() {
-	p := f.node()
-	f.r.tell("%s: paused", p.name)
-	p.signal(syscall.SIGSTOP)
-	f.sleep(200*time.Millisecond, 4*time.Second)
-	p.signal(syscall.SIGCONT)
-	f.r.tell("%s: goes on", p.name)
-}
-
-func (f *faults) pauseAll() {
-	f.r.tell("all: paused")
-	for _, p := range f.r.nodes {
-		p.signal(syscall.SIGSTOP)
-	}
-	f.sleep(200*time.Millisecond, 3*time.Second)
-	for _, p := range f.r.nodes {
-		p.signal(syscall.SIGCONT)
-	}
-	f.r.tell("all: go on")
-}
-
-func (f *faults) powerCut() { f.powerCutOf(f.node()) }
+func (f *faults) powerCut() { f.powerCutOf(f.few()...) }
 
 func (f *faults) powerCutOfAll() { f.powerCutOf(f.r.nodes...) }
 
@@ -219,66 +232,60 @@ func (f *faults) powerCutOf(victims ...*node) {
 	f.r.startAll()
 }
 
-// slowDisk freezes a disk again and again, for moments.
+// slowDisk freezes disks again and again, for moments.
 func (f *faults) slowDisk() {
-	p := f.node()
-	f.r.tell("%s: slow disk", p.name)
+	victims := f.few()
+	f.each(victims, "slow disk", func(*node) {})
 	for until := time.Now().Add(f.time(500*time.Millisecond, 3*time.Second)); time.Now().Before(until); {
-		f.must(p, p.disk.Freeze())
+		f.must(victims, (*smalldisk.Disk).Freeze)
 		f.sleep(10*time.Millisecond, 250*time.Millisecond)
-		f.must(p, p.disk.Thaw())
+		f.must(victims, (*smalldisk.Disk).Thaw)
 		f.sleep(time.Millisecond, 50*time.Millisecond)
 	}
-	f.r.tell("%s: disk goes on", p.name)
+	f.each(victims, "disk goes on", func(*node) {})
 }
 
-// hungDisk freezes a disk for longer than a write may take. The server cuts itself
-// off; whether its process can end before the thaw is the kernel's business.
+// hungDisk freezes disks for longer than a write may take. Their servers cut
+// themselves off; whether a process can end before the thaw is the kernel's business.
 func (f *faults) hungDisk() {
-	p := f.node()
-	f.r.tell("%s: hung disk", p.name)
-	f.must(p, p.disk.Freeze())
+	victims := f.few()
+	f.each(victims, "hung disk", func(*node) {})
+	f.must(victims, (*smalldisk.Disk).Freeze)
 	f.sleep(3*time.Second, 5*time.Second)
-	f.must(p, p.disk.Thaw())
-	f.r.tell("%s: disk goes on", p.name)
-	f.restart(p)
+	f.must(victims, (*smalldisk.Disk).Thaw)
+	f.each(victims, "disk goes on", func(*node) {})
+	f.restart()
 }
 
 func (f *faults) fullDisks() {
-	victims := []*node{f.node()}
+	victims := f.few()
 	if f.rnd.IntN(2) == 0 {
 		victims = f.r.others(victims...) // a majority
 	}
-	for _, p := range victims {
-		f.r.tell("%s: full disk", p.name)
-		f.must(p, p.disk.Fill(0))
-	}
+	f.each(victims, "full disk", func(*node) {})
+	f.must(victims, func(d *smalldisk.Disk) error { return d.Fill(0) })
 	f.sleep(time.Second, 4*time.Second)
-	for _, p := range victims {
-		f.must(p, p.disk.Free())
-		f.r.tell("%s: room on the disk", p.name)
-	}
-	for _, p := range victims {
-		f.restart(p)
-	}
+	f.must(victims, (*smalldisk.Disk).Free)
+	f.each(victims, "room on the disk", func(*node) {})
+	f.restart()
 }
 
-// readOnlyDisk makes all writes fail. The server must end, as it cannot keep what
+// readOnlyDisk makes all writes fail. A server must end, as it cannot keep what
 // it says.
 func (f *faults) readOnlyDisk() {
-	p := f.node()
-	f.r.tell("%s: read-only disk", p.name)
-	f.must(p, p.disk.ReadOnly())
+	victims := f.few()
+	f.each(victims, "read-only disk", func(*node) {})
+	f.must(victims, (*smalldisk.Disk).ReadOnly)
 	f.sleep(500*time.Millisecond, 3*time.Second)
-	p.kill()
-	f.must(p, p.disk.Repair())
-	f.restart(p)
+	f.each(victims, "killed, for its disk is repaired", (*node).kill)
+	f.must(victims, (*smalldisk.Disk).Repair)
+	f.restart()
 }
 
-// restart starts a server that has ended by itself.
-func (f *faults) restart(p *node) {
+// restart starts servers that have ended by themselves.
+func (f *faults) restart() {
 	f.sleep(0, 500*time.Millisecond)
-	p.start()
+	f.r.startAll()
 }
 
 // wrongClock sets the wall clock of a server far ahead or back.
@@ -305,9 +312,11 @@ func (f *faults) wrongClock() {
 	}
 }
 
-// must is for what the test itself does to a disk.
-func (f *faults) must(p *node, err error) {
-	if err != nil {
-		f.r.t.Errorf("disk of %s: %v", p.name, err)
+// must is for what the test itself does to disks.
+func (f *faults) must(victims []*node, do func(*smalldisk.Disk) error) {
+	for _, p := range victims {
+		if err := do(p.disk); err != nil {
+			f.r.t.Errorf("disk of %s: %v", p.name, err)
+		}
 	}
 }

@@ -14,31 +14,48 @@ const smallLogs = "raft: {snapshot_log_size: 1MiB}\n"
 // sliceOfKills is how many kills share a history.
 const sliceOfKills = 50
 
-// TestKills kills servers at random, one or two or all at once, in the middle of
+// TestKills kills servers at random, one or some or all at once, in the middle of
 // whatever they do, their own start too. Nothing acknowledged is lost, nothing is
 // done twice, and in the end all have the same state.
 func TestKills(t *testing.T) {
 	skipIfShort(t)
-	r := newRig(t, seed(t), rigOptions{servers: 3, config: smallLogs})
-	for done := 0; done < *kills && !t.Failed(); {
-		l := r.startLoad(loadOptions{root: fmt.Sprintf("/kills-%d", done), clients: 5})
-		slice := min(sliceOfKills, *kills-done)
-		for n := 0; n < slice; {
-			n += r.killSome(slice - n)
-		}
-		r.startAll()
-		l.waitProgress(50, time.Minute)
-		r.waitReady(time.Minute)
-		l.finish()
-		done += slice
-		t.Logf("%d kills after %v", done, time.Since(r.began).Round(time.Second))
+	for _, c := range sizes(*kills) {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, seed(t), rigOptions{servers: c.servers, config: smallLogs})
+			for done := 0; done < c.share && !t.Failed(); {
+				l := r.startLoad(loadOptions{root: fmt.Sprintf("/kills-%d", done), clients: 5})
+				slice := min(sliceOfKills, c.share-done)
+				for n := 0; n < slice; {
+					n += r.killSome(slice - n)
+				}
+				r.startAll()
+				l.waitProgress(50, time.Minute)
+				r.waitReady(time.Minute)
+				l.finish()
+				done += slice
+				t.Logf("%d kills after %v", done, time.Since(r.began).Round(time.Second))
+			}
+		})
 	}
+}
+
+// size is a cluster, and its share of what is to be done.
+type size[T any] struct {
+	name    string
+	servers int
+	share   T
+}
+
+// sizes shares what is to be done between clusters of three and of five servers.
+// In the second a majority outlives that two are hurt at once.
+func sizes[T ~int | ~int64](total T) []size[T] {
+	return []size[T]{{"OfThree", 3, total - total/2}, {"OfFive", 5, total / 2}}
 }
 
 // killSome kills one server or more, but at most most of them, and starts them
 // again after a while. It returns how many it has killed.
 func (r *rig) killSome(most int) int {
-	victims := []*node{r.any()}
+	var victims []*node
 	switch r.rnd.IntN(10) {
 	case 0:
 		victims = r.nodes
@@ -46,10 +63,13 @@ func (r *rig) killSome(most int) int {
 		if most >= len(r.nodes) {
 			return r.killInTurn()
 		}
+		victims = r.few(r.rnd)
 	case 3, 4:
-		victims = r.others(r.any())
+		victims = r.others(r.few(r.rnd)...)
 	case 5, 6, 7:
-		victims = []*node{r.leader()}
+		victims = r.few(r.rnd, r.leader())
+	default:
+		victims = r.few(r.rnd)
 	}
 	victims = victims[:min(len(victims), most)]
 	for _, p := range victims {

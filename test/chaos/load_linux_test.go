@@ -29,6 +29,7 @@ type load struct {
 	root    string         // everything is at root and below
 	hosts   []*tunnet.Host // of the clients
 	done    atomic.Int64   // operations that succeeded
+	zkDone  atomic.Int64   // those of them that came through the ZooKeeper port
 	opened  atomic.Int64   // sessions
 	maxIdle time.Duration  // between two operations of a client
 	judged  bool
@@ -45,7 +46,7 @@ const registers = 6
 // loadOptions say what the load is.
 type loadOptions struct {
 	root    string
-	clients int            // that read and write, and take locks; a watcher and a visitor come on top
+	clients int            // that read and write, and take locks; a watcher, a visitor and zkClients come on top
 	hosts   []*tunnet.Host // of an earlier load, to be used again
 	maxIdle time.Duration  // 40 ms
 }
@@ -57,7 +58,7 @@ func (r *rig) startLoad(o loadOptions) *load {
 	if l.maxIdle == 0 {
 		l.maxIdle = 40 * time.Millisecond
 	}
-	for i := len(l.hosts); r.net != nil && i < o.clients+2; i++ {
+	for i := len(l.hosts); r.net != nil && i < o.clients+2+zkClients; i++ {
 		l.hosts = append(l.hosts, r.host(fmt.Sprintf("c%d", i)))
 	}
 	var ctx, watching context.Context
@@ -70,6 +71,9 @@ func (r *rig) startLoad(o loadOptions) *load {
 	}
 	l.watchers.Go(func() { l.again(watching, "watcher", o.clients, l.watch) })
 	l.workers.Go(func() { l.visit(ctx, o.clients+1) })
+	for i := range zkClients {
+		l.workers.Go(func() { l.zkAgain(ctx, fmt.Sprintf("z%d", i), o.clients+2+i) })
+	}
 	l.workers.Go(func() { l.ballast(ctx) })
 	return l
 }
@@ -449,9 +453,11 @@ func (l *load) judge() {
 	l.r.t.Helper()
 	began := time.Now()
 	found := check.Check(l.h, l.checkOptions())
-	l.r.t.Logf("%d records, %d operations, %d sessions, judged in %v", l.h.Len(), l.done.Load(), l.opened.Load(), time.Since(began).Round(time.Millisecond))
-	if l.done.Load() < leastOperations {
-		l.r.t.Errorf("only %d operations succeeded: the history shows little", l.done.Load())
+	done, zk := l.done.Load(), l.zkDone.Load()
+	l.r.t.Logf("%d records, %d operations, %d of them at the ZooKeeper port, %d sessions, judged in %v",
+		l.h.Len(), done, zk, l.opened.Load(), time.Since(began).Round(time.Millisecond))
+	if done < leastOperations || zk < leastOperations/10 {
+		l.r.t.Errorf("only %d operations succeeded, %d of them at the ZooKeeper port: the history shows little", done, zk)
 	}
 	for _, v := range found {
 		l.r.t.Error(v)

@@ -29,7 +29,7 @@ type node struct {
 	host    *tunnet.Host    // nil: loopback
 	disk    *smalldisk.Disk // nil: a directory
 
-	grpc, peer, http string // addresses
+	grpc, peer, http, zookeeper string // addresses
 
 	mu      sync.Mutex // guards below
 	process *os.Process
@@ -47,7 +47,7 @@ func (p *node) command(wrap ...string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(),
 		"COORDD_NODE_NAME="+p.name, "COORDD_NODE_DATA_DIR="+p.dataDir,
-		"COORDD_LISTEN_GRPC="+p.grpc, "COORDD_LISTEN_HTTP="+p.http,
+		"COORDD_LISTEN_GRPC="+p.grpc, "COORDD_LISTEN_HTTP="+p.http, "COORDD_LISTEN_ZOOKEEPER="+p.zookeeper,
 		"COORDD_RAFT_LOG_STORE="+p.r.logStore,
 	)
 	return cmd

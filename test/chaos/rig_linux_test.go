@@ -138,7 +138,9 @@ func (r *rig) newNode(i, ports int, diskSize int64) *node {
 		p.host = r.host(name)
 		ip, base = p.host.IP(), 7420
 	}
-	p.grpc, p.peer, p.http = fmt.Sprintf("%s:%d", ip, base), fmt.Sprintf("%s:%d", ip, base+1), fmt.Sprintf("%s:%d", ip, base+2)
+	for i, address := range []*string{&p.grpc, &p.peer, &p.http, &p.zookeeper} {
+		*address = fmt.Sprintf("%s:%d", ip, base+i)
+	}
 	return p
 }
 
@@ -208,8 +210,26 @@ func (r *rig) endpoints() []string {
 	return out
 }
 
-// any is some node that runs.
+func (r *rig) zkAddresses() []string {
+	var out []string
+	for _, p := range r.nodes {
+		out = append(out, p.zookeeper)
+	}
+	return out
+}
+
+// any is some node.
 func (r *rig) any() *node { return r.nodes[r.rnd.IntN(len(r.nodes))] }
+
+// few are as many nodes as the others can do without, or fewer, those given first:
+// one of three, one or two of five.
+func (r *rig) few(rnd *rand.Rand, first ...*node) []*node {
+	for want := 1 + rnd.IntN((len(r.nodes)-1)/2); len(first) < want; {
+		rest := r.others(first...)
+		first = append(first, rest[rnd.IntN(len(rest))])
+	}
+	return first
+}
 
 // waitReady waits until every server votes and is ready. All must have been started.
 func (r *rig) waitReady(limit time.Duration) {
