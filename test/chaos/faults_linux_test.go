@@ -58,7 +58,6 @@ func (r *rig) faultsFor(at, length time.Duration, hosts []*tunnet.Host) []*tunne
 	r.net.Heal()
 	r.startAll()
 	r.waitReady(2 * time.Minute)
-	l.waitProgress(100, time.Minute)
 	l.finish()
 	return l.hosts
 }

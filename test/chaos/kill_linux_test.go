@@ -26,10 +26,9 @@ func TestKills(t *testing.T) {
 				l := r.startLoad(loadOptions{root: fmt.Sprintf("/kills-%d", done), clients: 5})
 				slice := min(sliceOfKills, c.share-done)
 				for n := 0; n < slice; {
-					n += r.killSome(slice - n)
+					n += r.killSome(l, slice-n)
 				}
 				r.startAll()
-				l.waitProgress(50, time.Minute)
 				r.waitReady(time.Minute)
 				l.finish()
 				done += slice
@@ -54,7 +53,7 @@ func sizes[T ~int | ~int64](total T) []size[T] {
 
 // killSome kills one server or more, but at most most of them, and starts them
 // again after a while. It returns how many it has killed.
-func (r *rig) killSome(most int) int {
+func (r *rig) killSome(l *load, most int) int {
 	var victims []*node
 	switch r.rnd.IntN(10) {
 	case 0:
@@ -81,6 +80,7 @@ func (r *rig) killSome(most int) int {
 	// Now and then the next kill comes before the servers are up.
 	if r.rnd.IntN(3) > 0 {
 		r.leader()
+		l.progressOr(20, time.Second)
 	}
 	r.pause(800 * time.Millisecond)
 	return len(victims)

@@ -79,7 +79,6 @@ func TestKillAtSystemCalls(t *testing.T) {
 						n, done = n+1, done+1
 					}
 				}
-				l.waitProgress(50, time.Minute)
 				l.finish()
 			}
 			for _, where := range slices.Sorted(maps.Keys(hit)) {
