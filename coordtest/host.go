@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coordd/coord/internal/stall"
 	"github.com/coordd/coord/server"
 )
 
@@ -15,14 +16,14 @@ type host struct {
 	index int
 	name  string
 
-	mu     sync.Mutex // guards below
-	step   time.Duration
-	stalls int
-	moving chan struct{} // closed when no stall is left; nil: there is none
-	dead   bool
-	ended  chan struct{} // closed when nothing of the killed server runs; nil: not killed
-	raise  func()        // lets the dead server's host onto the network again
-	wrong  error         // why the server has cut itself off, without a stall
+	disk stall.Disk
+
+	mu    sync.Mutex // guards below
+	step  time.Duration
+	dead  bool
+	ended chan struct{} // closed when nothing of the killed server runs; nil: not killed
+	raise func()        // lets the dead server's host onto the network again
+	wrong error         // why the server has cut itself off, without a stall
 }
 
 func newHost(i int) *host { return &host{index: i, name: fmt.Sprintf("n%d", i+1)} }
@@ -61,7 +62,7 @@ func (h *host) configure(c *Cluster, cfg *server.Config) {
 func (h *host) failed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.dead && h.stalls == 0 {
+	if !h.dead && !h.disk.Stalled() {
 		h.wrong = err
 	}
 }
@@ -94,33 +95,11 @@ var errDead = errors.New("the server was killed")
 // beforeWrite waits while the disk is stalled. Nothing that a server does after
 // it was killed reaches its disk.
 func (h *host) beforeWrite() error {
-	h.mu.Lock()
-	moving := h.moving
-	h.mu.Unlock()
-	if moving != nil {
-		<-moving
-	}
+	h.disk.Wait(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.dead {
 		return errDead
 	}
 	return nil
-}
-
-// stall holds up the disk until resume.
-func (h *host) stall() (resume func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stalls++; h.stalls == 1 {
-		h.moving = make(chan struct{})
-	}
-	return sync.OnceFunc(func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.stalls--; h.stalls == 0 {
-			close(h.moving)
-			h.moving = nil
-		}
-	})
 }

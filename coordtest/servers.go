@@ -77,7 +77,7 @@ func (c *Cluster) Cut(a, b int) (heal func()) {
 // Restart brings it back.
 func (c *Cluster) StallDisk(server int) (resume func()) {
 	c.t.Helper()
-	return c.undone(c.server(server).stall())
+	return c.undone(c.server(server).disk.Stall())
 }
 
 // StepClock moves the wall clock of a server by d, also back. Steps add up and
