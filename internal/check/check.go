@@ -48,7 +48,9 @@ const (
 	RuleStream       Rule = "stream"       // a stream tells a watch's reply, its events, and what shows them in this order
 	RuleToken        Rule = "token"        // tokens of a lock rise
 	RuleHolder       Rule = "holder"       // no grant before the earlier holder had released, or was told
+	RuleElection     Rule = "election"     // observers see leaders in the order of their tokens, and what they say in its order
 	RuleExpiry       Rule = "expiry"       // sessions end in time, and not before
+	RuleRestore      Rule = "restore"      // a restore ends all sessions, each hears why, and no token is given twice
 	RuleDigest       Rule = "digest"       // all servers have the same state
 )
 
@@ -92,13 +94,34 @@ const maxOfRule = 20
 // outside of it.
 func Check(h *History, o Options) []Violation {
 	v := newView(h.Records(), o.withDefaults())
-	for _, check := range []func(*view){
-		checkOrder, checkFresh, checkSnapshots, checkLost, checkOnce, checkLinearizable,
-		checkEphemerals, checkSequences, checkWatches, checkStreams, checkLocks, checkSessions, checkDigests,
+	whole := []*view{v}
+	parts, fresh := v.parts()
+	for _, c := range []struct {
+		check func(*view)
+		of    []*view
+	}{
+		{checkOrder, whole},
+		{checkFresh, whole},
+		{checkSnapshots, parts},
+		{checkLost, parts},
+		{checkOnce, fresh},
+		{checkLinearizable, fresh},
+		{checkEphemerals, whole},
+		{checkSequences, parts},
+		{checkWatches, parts},
+		{checkOneShots, parts},
+		{checkStreams, whole},
+		{checkLocks, whole},
+		{checkElections, whole},
+		{checkSessions, whole},
+		{checkRestores, whole},
+		{checkDigests, whole},
 	} {
-		check(v)
+		for _, part := range c.of {
+			c.check(part)
+		}
 	}
-	return v.found
+	return v.found.list
 }
 
 // view is a history as the checks read it.
@@ -107,29 +130,37 @@ type view struct {
 	all      []Record
 	writes   []Record // those of transactions too, each for itself
 	sessions map[sessionKey]*life
-	known    []change // every change that is known with its zxid, sorted
-	found    []Violation
-	count    map[Rule]int
+	known    []change  // every change that is known with its zxid, sorted
+	found    *findings // shared by the parts of one history
+}
+
+// findings are what all checks together have found.
+type findings struct {
+	list  []Violation
+	count map[Rule]int
 }
 
 func newView(all []Record, o Options) *view {
-	v := &view{o: o, all: all, count: map[Rule]int{}}
+	return viewOf(all, o, lives(all, o), &findings{count: map[Rule]int{}})
+}
+
+func viewOf(all []Record, o Options, sessions map[sessionKey]*life, found *findings) *view {
+	v := &view{o: o, all: all, sessions: sessions, found: found}
 	for i := range all {
 		v.writes = append(v.writes, writesOf(&all[i])...)
 	}
-	v.sessions = lives(all, o)
 	v.known = changes(v.writes, all)
 	return v
 }
 
 // report adds a violation, with the records in the order of the history.
 func (v *view) report(rule Rule, path string, records []Record, format string, args ...any) {
-	v.count[rule]++
-	if v.count[rule] > maxOfRule {
+	v.found.count[rule]++
+	if v.found.count[rule] > maxOfRule {
 		return
 	}
 	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.N, b.N) })
-	v.found = append(v.found, Violation{Rule: rule, Text: fmt.Sprintf(format, args...), Path: path, Records: records})
+	v.found.list = append(v.found.list, Violation{Rule: rule, Text: fmt.Sprintf(format, args...), Path: path, Records: records})
 }
 
 // writesOf are the changes of znodes that a record asks for, with what is known of

@@ -27,6 +27,10 @@ type Held struct {
 func (c *Client) Acquire(ctx context.Context, path, as string, limit int, acquire func(context.Context) (*lock.Handle, error)) (*Held, error) {
 	r := c.begin(Acquire, path)
 	r.As, r.Limit = as, limit
+	return c.acquire(ctx, r, acquire)
+}
+
+func (c *Client) acquire(ctx context.Context, r Record, acquire func(context.Context) (*lock.Handle, error)) (*Held, error) {
 	handle, err := acquire(ctx)
 	if err != nil {
 		c.end(&r, err)
@@ -52,7 +56,7 @@ func (h *Held) follow() {
 	}
 	r := h.record(Lost)
 	r.Reason, r.Detail = lossReason(cause), cause.Error()
-	if d := h.c.h.deadline(h.Session()); r.Reason != ByOther && d < r.Begin {
+	if d := h.c.h.deadline(h.Session()); r.Reason != ByOther && r.Reason != ByRestore && d < r.Begin {
 		r.Begin = d // a process that was paused: its clock knew by then
 	}
 	h.ended(r)
@@ -69,6 +73,8 @@ func lossReason(cause error) string {
 		return BySilent
 	case e.Reason == client.ByClient:
 		return ByClient
+	case e.Reason == client.Restore:
+		return ByRestore
 	default:
 		return ByOther
 	}
@@ -91,11 +97,13 @@ func (h *Held) ended(r Record) {
 }
 
 // Release gives the lock up. The hold has ended when it is called.
-func (h *Held) Release(ctx context.Context) error {
+func (h *Held) Release(ctx context.Context) error { return h.giveUp(ctx, h.Handle.Release) }
+
+func (h *Held) giveUp(ctx context.Context, release func(context.Context) error) error {
 	if h.Held() {
 		h.ended(h.record(Release))
 	}
-	return h.Handle.Release(ctx)
+	return release(ctx)
 }
 
 // Granted records a grant that is no lock.Handle, as of an election; ended

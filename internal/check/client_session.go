@@ -45,6 +45,8 @@ func (c *Client) sessionEnd(s *client.Session, reason client.Reason) Record {
 		r.Reason = ByClient
 	case client.Silent, client.AuthLost:
 		r.Reason = BySilent
+	case client.Restore:
+		r.Reason = ByRestore
 	default:
 	}
 	return r

@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/coordtest"
 	"github.com/coordd/coord/internal/check"
+	"github.com/coordd/coord/recipes/election"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -24,6 +25,7 @@ func TestClientsRecordWhatTheyDo(t *testing.T) {
 		c := coordtest.Start(t)
 		one, two := h.Client("one", c.Dial(h.Tap())), h.Client("two", c.Dial())
 		doEachOnce(t, one, two)
+		lead(t, one, two)
 		lose(t, c, one, two)
 		if err := two.Final(t.Context(), "/"); err != nil {
 			t.Error(err)
@@ -57,6 +59,14 @@ func TestClientsRecordWhatTheyDo(t *testing.T) {
 		{Kind: check.Acquire, Path: "/lock", Outcome: check.Done},
 		{Kind: check.Release, Path: "/lock"},
 		{Kind: check.Lost, Path: "/lock", Reason: check.ByMargin},
+		{Kind: check.Acquire, Path: "/election", Data: "first", Outcome: check.Done},
+		{Kind: check.Proclaim, Path: "/election", Data: "second", Outcome: check.Done},
+		{Kind: check.Release, Path: "/election"},
+		{Kind: check.Observing, Path: "/election"},
+		{Kind: check.Observed, Path: "/election", Data: "first", Outcome: check.Done},
+		{Kind: check.Observed, Path: "/election", Data: "second", Outcome: check.Done},
+		{Kind: check.LeaderRead, Path: "/election", Data: "second", Outcome: check.Done},
+		{Kind: check.Unwatch, Path: "/election"},
 		{Kind: check.Ended, Reason: check.BySilent, Outcome: check.Done},
 		{Kind: check.Ended, Reason: check.ByClient, Outcome: check.Done},
 	} {
@@ -137,6 +147,35 @@ func doEachOnce(t *testing.T, one, two *check.Client) {
 	time.Sleep(time.Second)
 	stop()
 	watch.Wait()
+}
+
+// lead lets one lead, and two look.
+func lead(t *testing.T, one, two *check.Client) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	mine, others := election.New(one.Client, "/election"), election.New(two.Client, "/election")
+	var observer sync.WaitGroup
+	observer.Go(func() {
+		if err := two.Observe(ctx, others); !errors.Is(err, context.Canceled) {
+			t.Errorf("the observation ended with %v", err)
+		}
+	})
+	l, err := one.Campaign(ctx, mine, "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	for _, err := range []error{l.Proclaim(ctx, "second"), two.Leader(ctx, others), l.Resign(ctx)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := two.Leader(ctx, others); !errors.Is(err, election.ErrNoLeader) {
+		t.Errorf("when the leader has resigned: %v", err)
+	}
+	time.Sleep(time.Second)
+	stop()
+	observer.Wait()
 }
 
 // lose lets one lose its session while it holds a lock and writes.

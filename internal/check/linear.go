@@ -150,8 +150,8 @@ func checkLinearizable(v *view) {
 			text = "it was not decided in time whether there is an order of the %d operations"
 		}
 		v.report(RuleLinearizable, path, culprits(ops, info), text, len(ops))
-		if n := len(v.found) - 1; n >= 0 && v.found[n].Path == path {
-			v.found[n].drawing = &drawing{info}
+		if n := len(v.found.list) - 1; n >= 0 && v.found.list[n].Path == path {
+			v.found.list[n].drawing = &drawing{info}
 		}
 	}
 }

@@ -17,6 +17,7 @@ const forever = time.Duration(math.MaxInt64)
 // life is what is known about the life of one session.
 type life struct {
 	opened, ended, silent, killed *Record
+	restored                      *Record // the restore that has ended it; nil: none has
 	// mayEnd is when the cluster may have ended it at the earliest, deadBy when it
 	// must have at the latest.
 	mayEnd, deadBy time.Duration
@@ -46,10 +47,27 @@ func lives(all []Record, o Options) map[sessionKey]*life {
 			l.killed = r
 		}
 	}
+	for i := range all {
+		if r := &all[i]; r.Kind == Restored && r.Outcome == Done {
+			for _, l := range out {
+				l.restoredBy(r)
+			}
+		}
+	}
 	for _, l := range out {
 		l.bounds(o)
 	}
 	return out
+}
+
+// restoredBy notes that a restore has ended the session, if it was not over before.
+func (l *life) restoredBy(r *Record) {
+	switch {
+	case l.opened == nil || uint64(l.opened.Session) >= uint64(r.Zxid):
+	case l.ended != nil && l.ended.End < r.Begin, l.silent != nil && l.ended == nil:
+	case l.restored == nil || r.Zxid < l.restored.Zxid:
+		l.restored = r
+	}
 }
 
 // bounds finds out between when and when the session has ended.
@@ -62,6 +80,8 @@ func (l *life) bounds(o Options) {
 	}
 	if e := l.ended; e != nil {
 		switch {
+		case e.Reason == ByServer:
+			l.mayEnd, l.deadBy = e.Deadline, min(l.deadBy, e.End)
 		case e.Reason == BySilent:
 			l.mayEnd, l.deadBy = e.Deadline, min(l.deadBy, late(e.Deadline, e.Timeout))
 		case e.Reason == ByClient && e.Outcome != Done:
@@ -72,6 +92,9 @@ func (l *life) bounds(o Options) {
 	}
 	if k := l.killed; k != nil {
 		l.mayEnd = min(l.mayEnd, k.Begin)
+	}
+	if r := l.restored; r != nil {
+		l.mayEnd, l.deadBy = min(l.mayEnd, r.Begin), min(l.deadBy, r.End)
 	}
 	if l.mayEnd != forever {
 		l.mayEnd -= o.Tolerance
@@ -97,9 +120,10 @@ func (l *life) checkEnd(v *view) {
 	e := l.ended
 	switch {
 	case e == nil:
-	case e.Reason == BySilent && e.Begin < e.Deadline-v.o.Tolerance && l.killed == nil:
+	case l.killed != nil || l.restored != nil:
+	case (e.Reason == BySilent || e.Reason == ByServer) && e.Begin < e.Deadline-v.o.Tolerance:
 		v.report(RuleExpiry, "", []Record{*e}, "session %s was expired %v before its deadline", e.Session, e.Deadline-e.Begin)
-	case e.Reason == ByOther && l.killed == nil:
+	case e.Reason == ByOther || e.Reason == ByRestore:
 		v.report(RuleExpiry, "", []Record{*e}, "session %s was ended by another, and nobody has done that", e.Session)
 	}
 }

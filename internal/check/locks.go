@@ -31,7 +31,7 @@ func checkLocks(v *view) {
 		case r.Kind == Release || r.Kind == Lost:
 			if h := byNumber[r.Hold]; h != nil {
 				h.end, h.until = r, r.Begin
-				h.removed = r.Kind == Lost && r.Reason == ByOther
+				h.removed = r.Kind == Lost && (r.Reason == ByOther || r.Reason == ByRestore)
 			}
 		}
 	}
