@@ -173,6 +173,7 @@ func runDemos(t *testing.T, c *processes, cases []demoCase) {
 // startDemos runs some at once and returns when all have ended. It may be called
 // from any goroutine once coordctl is built.
 func startDemos(t *testing.T, c *processes, cases []demoCase) []demoResult {
+	coordctl := program(t, "coordctl")
 	results := make([]demoResult, len(cases))
 	slots := make(chan struct{}, demosAtOnce)
 	config := filepath.Join(t.TempDir(), "contexts.yaml")
@@ -181,17 +182,17 @@ func startDemos(t *testing.T, c *processes, cases []demoCase) []demoResult {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			results[i] = d.run(c.target(), config)
+			results[i] = d.run(coordctl, c.target(), config)
 		})
 	}
 	wg.Wait()
 	return results
 }
 
-func (d demoCase) run(target, config string) demoResult {
+func (d demoCase) run(coordctl, target, config string) demoResult {
 	ctx, cancel := context.WithTimeout(context.Background(), demoLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(builds.dir, "coordctl"), append([]string{"-e", target, "demo"}, strings.Fields(d.args)...)...)
+	cmd := exec.CommandContext(ctx, coordctl, append([]string{"-e", target, "demo"}, strings.Fields(d.args)...)...)
 	cmd.Env = append(os.Environ(), "COORDCTL_CONFIG="+config)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

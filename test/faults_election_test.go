@@ -108,7 +108,7 @@ func TestLeaderDoesNotGoOnByTheNodeOfAnOldSession(t *testing.T) {
 		})
 		time.Sleep(timeout) // an outage longer than the session: what is tested, not what is hoped for
 		for _, p := range c.nodes {
-			<-p.done
+			<-p.Done()
 			p.start()
 		}
 		if outage == 0 {

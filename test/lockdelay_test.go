@@ -107,7 +107,7 @@ func (c *processes) bounceAll() {
 		p.signal(syscall.SIGKILL)
 	}
 	for _, p := range c.nodes {
-		<-p.done
+		<-p.Done()
 		p.start()
 	}
 	c.waitReady(30 * time.Second)

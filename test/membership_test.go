@@ -109,12 +109,10 @@ func coordctl(t testing.TB, target string, args ...string) (string, int) {
 func (p *process) wantRemoved() {
 	p.c.t.Helper()
 	for _, when := range []string{"when it was told", "when it was started again"} {
-		select {
-		case <-p.done:
-		case <-time.After(30 * time.Second):
+		if !p.Ended(30 * time.Second) {
 			p.c.t.Fatalf("%s did not end %s", p.name, when)
 		}
-		if code := p.cmd.ProcessState.ExitCode(); code == 0 {
+		if p.State().Success() {
 			p.c.t.Errorf("%s ended with success %s", p.name, when)
 		}
 		text, err := os.ReadFile(p.log())
@@ -314,7 +312,7 @@ func TestRollingRestartStopsAtAServerThatIsNotReady(t *testing.T) {
 	roll := func() (restarted []string) {
 		for _, p := range c.nodes {
 			p.signal(syscall.SIGTERM)
-			<-p.done
+			<-p.Done()
 			p.start()
 			restarted = append(restarted, p.name)
 			if out, code := coordctl(t, c.target(), "wait", "ready", "--node", p.name, "--stable", "1s", "--for", "20s"); code != 0 {

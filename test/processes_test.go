@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,57 +17,24 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/test/internal/child"
 	"github.com/coordd/coord/test/internal/freeport"
 	"github.com/coordd/coord/test/internal/smalldisk"
 )
-
-// builds makes each program under test once for the whole run.
-var builds = struct {
-	mu   sync.Mutex
-	dir  string // "" until something was built; TestMain removes it
-	done map[string]error
-}{done: map[string]error{}}
 
 func TestMain(m *testing.M) {
 	if err := smalldisk.Private(); err != nil {
 		fmt.Println(err) // the tests will say that they cannot mount
 	}
 	code := m.Run()
-	if builds.dir != "" {
-		os.RemoveAll(builds.dir)
-	}
+	child.Clean()
 	os.Exit(code)
 }
 
 // program is the path of coordd or coordctl.
 func program(t testing.TB, name string) string {
 	t.Helper()
-	builds.mu.Lock()
-	defer builds.mu.Unlock()
-	err, tried := builds.done[name]
-	if !tried {
-		err = build(name)
-		builds.done[name] = err
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(builds.dir, name)
-}
-
-// build makes the program name, or, for name:tag, the one with a build tag.
-func build(name string) (err error) {
-	if builds.dir == "" {
-		if builds.dir, err = os.MkdirTemp("", "coord-test-bin-"); err != nil {
-			return err
-		}
-	}
-	base, tag, _ := strings.Cut(name, ":")
-	cmd := exec.Command("go", "build", "-tags", tag, "-o", filepath.Join(builds.dir, name), "github.com/coordd/coord/cmd/"+base)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build %s: %w\n%s", name, err, out)
-	}
-	return nil
+	return child.Program(t, name)
 }
 
 // processes is a cluster of real servers on loopback.
@@ -82,12 +48,10 @@ type processes struct {
 
 // process is one server. It may be stopped and started again.
 type process struct {
+	child.Process
 	c        *processes
 	name     string
 	base     int
-	mu       sync.Mutex
-	cmd      *exec.Cmd
-	done     chan struct{}
 	extraEnv []string
 	binary   string // "": coordd as it is
 }
@@ -132,11 +96,6 @@ func (p *process) log() string { return filepath.Join(p.c.dir, p.name+".log") }
 // start runs the server; it does not wait until it serves.
 func (p *process) start() {
 	p.c.t.Helper()
-	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		p.c.t.Fatal(err)
-	}
-	defer log.Close()
 	binary := p.binary
 	if binary == "" {
 		binary = program(p.c.t, "coordd")
@@ -150,57 +109,27 @@ func (p *process) start() {
 		"COORDD_LISTEN_ZOOKEEPER="+p.zookeeper(),
 	)
 	cmd.Env = append(cmd.Env, p.extraEnv...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	if err := p.Start(cmd, p.log(), nil); err != nil {
 		p.c.t.Fatal(err)
 	}
-	done := make(chan struct{})
-	p.mu.Lock()
-	p.cmd, p.done = cmd, done
-	p.mu.Unlock()
-	go func() {
-		_ = cmd.Wait()
-		close(done)
-	}()
 }
 
 func (p *process) dataDir() string { return filepath.Join(p.c.dir, p.name) }
 
-func (p *process) running() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cmd == nil {
-		return false
-	}
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
-}
+func (p *process) running() bool { return p.Running() }
 
 // signal sends sig; a server that has ended is left alone.
-func (p *process) signal(sig syscall.Signal) {
-	if p.running() {
-		_ = p.cmd.Process.Signal(sig)
-	}
-}
+func (p *process) signal(sig syscall.Signal) { p.Signal(sig) }
 
 // kill ends the server as a power cut ends it, and waits for the end.
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.done
-}
+func (p *process) kill() { p.Kill() }
 
 // stop asks the server to end and returns how long it took.
 func (p *process) stop() time.Duration {
 	p.c.t.Helper()
 	start := time.Now()
 	p.signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(20 * time.Second):
+	if !p.Ended(20 * time.Second) {
 		p.kill()
 		p.c.t.Errorf("%s did not stop within 20 s", p.name)
 	}
@@ -269,20 +198,10 @@ func (c *processes) waitReady(limit time.Duration) {
 
 func (p *process) ready() error {
 	st, err := p.status()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !st.Ready || !st.MembersFromLeader:
-		return fmt.Errorf("not ready: %s %v", st.Waiting, st.Checks)
-	case len(st.Members) != len(p.c.nodes):
-		return fmt.Errorf("%d members", len(st.Members))
 	}
-	for _, m := range st.Members {
-		if m.Role != coordpb.Member_ROLE_LEADER && m.Role != coordpb.Member_ROLE_VOTER {
-			return fmt.Errorf("%s is %s", m.Name, m.Role)
-		}
-	}
-	return nil
+	return child.Ready(st, len(p.c.nodes))
 }
 
 // leader waits for a server that leads and returns it.
@@ -351,15 +270,5 @@ func (c *processes) sameDigests() {
 // once the time is over.
 func poll(t testing.TB, limit time.Duration, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	child.Poll(t, limit, what, f)
 }

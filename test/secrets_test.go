@@ -174,7 +174,7 @@ func (g *guarded) everythingShown(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	show := exec.Command(program(t, "coordd"), "config", "show", g.conf)
-	show.Env = p.cmd.Env
+	show.Env = p.Cmd().Env
 	config, err := show.CombinedOutput()
 	if err != nil || !strings.Contains(string(config), "auth.super_digest") {
 		t.Fatalf("config show: %v\n%s", err, config)
@@ -183,7 +183,7 @@ func (g *guarded) everythingShown(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.cmd.Process.Pid))
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.Pid()))
 	if err != nil && !os.IsNotExist(err) { // only Linux has it
 		t.Fatal(err)
 	}

@@ -249,13 +249,11 @@ func TestPlainTextBeyondLoopbackMustBeAskedFor(t *testing.T) {
 		p := c.nodes[0]
 		p.extraEnv = []string{fmt.Sprintf(env, p.base+5)}
 		p.start()
-		select {
-		case <-p.done:
-		case <-time.After(20 * time.Second):
+		if !p.Ended(20 * time.Second) {
 			t.Fatalf("%s: it serves", setting)
 		}
 		text, _ := os.ReadFile(p.log())
-		if code := p.cmd.ProcessState.ExitCode(); code != 2 {
+		if code := p.State().ExitCode(); code != 2 {
 			t.Errorf("%s: exit code %d", setting, code)
 		}
 		for _, want := range []string{setting, "without TLS", "tls.cert", "tls.key", "tls.ca", "insecure"} {

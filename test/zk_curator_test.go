@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/recipes/lock"
+	"github.com/coordd/coord/test/internal/child"
 )
 
 const javaDir = "/usr/share/java"
@@ -46,8 +47,7 @@ func curator(t testing.TB) []string {
 	curatorOnce.Lock()
 	defer curatorOnce.Unlock()
 	if curatorOnce.args == nil && curatorOnce.err == nil {
-		program(t, "coordd") // makes the directory that ends with the run
-		dir := filepath.Join(builds.dir, "curator")
+		dir := filepath.Join(child.Dir(t), "curator")
 		out, err := exec.Command("javac", "-nowarn", "-cp", classpath, "-d", dir, absolute(t, "clients/CuratorSuite.java")).CombinedOutput()
 		if err != nil {
 			curatorOnce.err = fmt.Errorf("javac: %w\n%s", err, out)

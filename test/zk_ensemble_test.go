@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/test/internal/child"
 	"github.com/coordd/coord/test/internal/freeport"
 	"github.com/coordd/coord/wire"
 )
@@ -18,11 +19,10 @@ const zooKeeperJar = "/usr/share/java/zookeeper.jar"
 // ensemble is a real ZooKeeper of one server, with TTLs, all four-letter words and
 // the superuser of zkSuper.
 type ensemble struct {
+	child.Process
 	t    testing.TB
 	dir  string
 	port int
-	cmd  *exec.Cmd
-	done chan struct{}
 }
 
 // startEnsemble runs one until the test ends.
@@ -48,32 +48,19 @@ func startEnsemble(t testing.TB) *ensemble {
 // start waits until the server serves.
 func (e *ensemble) start() {
 	e.t.Helper()
-	log, err := os.OpenFile(filepath.Join(e.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	defer log.Close()
-	e.cmd = exec.Command("java", "-Xmx256m", "-Djute.maxbuffer=4194304", "-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.forceSync=no",
+	cmd := exec.Command("java", "-Xmx256m", "-Djute.maxbuffer=4194304", "-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.forceSync=no",
 		"-Dzookeeper.DigestAuthenticationProvider.superDigest="+zkDigest(zkSuper),
 		"-cp", e.dir+":"+zooKeeperJar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(e.dir, "zoo.cfg"))
-	e.cmd.Stdout, e.cmd.Stderr = log, log
-	if err := e.cmd.Start(); err != nil {
+	if err := e.Start(cmd, filepath.Join(e.dir, "log"), nil); err != nil {
 		e.t.Fatal(err)
 	}
-	e.done = make(chan struct{})
-	go func() {
-		_ = e.cmd.Wait()
-		close(e.done)
-	}()
 	poll(e.t, time.Minute, "a real ZooKeeper", e.serves)
 }
 
 func (e *ensemble) serves() error {
-	select {
-	case <-e.done:
+	if !e.Running() {
 		text, _ := os.ReadFile(filepath.Join(e.dir, "log"))
 		e.t.Fatalf("ZooKeeper ended:\n%s", tail(string(text), 3000))
-	default:
 	}
 	out, err := zkTryWord(e.host(), "srvr")
 	if err == nil && !strings.Contains(out, "Mode: ") {
@@ -83,12 +70,7 @@ func (e *ensemble) serves() error {
 }
 
 // kill ends the server as a power cut does.
-func (e *ensemble) kill() {
-	if e.cmd != nil && e.cmd.Process != nil {
-		_ = e.cmd.Process.Kill() // fails if it has ended
-		<-e.done
-	}
-}
+func (e *ensemble) kill() { e.Kill() }
 
 func (e *ensemble) host() string { return fmt.Sprintf("127.0.0.1:%d", e.port) }
 

@@ -43,7 +43,7 @@ func TestHugeFramesOfZooKeepersClientsCostNothing(t *testing.T) {
 	c := startProcesses(t, 1, "")
 	host := c.nodes[0].zookeeper()
 	good := zkOpen(t, host)
-	before := residentKiB(t, c.nodes[0].cmd.Process.Pid)
+	before := residentKiB(t, c.nodes[0].Pid())
 	head := binary.BigEndian.AppendUint32(nil, 1<<30)
 	stranger := zkDial(t, host)
 	stranger.raw(head)
@@ -61,7 +61,7 @@ func TestHugeFramesOfZooKeepersClientsCostNothing(t *testing.T) {
 	for range 100 {
 		zkOpen(t, host).raw(binary.BigEndian.AppendUint32(nil, wire.MaxFrameBytes))
 	}
-	if after := residentKiB(t, c.nodes[0].cmd.Process.Pid); after > before+100<<10 {
+	if after := residentKiB(t, c.nodes[0].Pid()); after > before+100<<10 {
 		t.Errorf("%d KiB became %d KiB", before, after)
 	}
 	good.must(zkRead(wire.Exists, "/", false))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/internal/testcerts"
+	"github.com/coordd/coord/test/internal/child"
 	"github.com/coordd/coord/test/internal/freeport"
 	"github.com/coordd/coord/wire"
 	"github.com/coordd/coord/znode"
@@ -21,11 +22,10 @@ import (
 
 // zooServer is a coordd that runs with a zoo.cfg and nothing else.
 type zooServer struct {
+	child.Process
 	t    testing.TB
 	dir  string // has zoo.cfg, data and log
 	port int    // for clients
-	cmd  *exec.Cmd
-	done chan struct{}
 }
 
 // newZooServer writes a zoo.cfg and the number of the server, if it has one.
@@ -75,21 +75,10 @@ func (s *zooServer) host() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
 func (s *zooServer) start(args ...string) {
 	s.t.Helper()
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
+	cmd := exec.Command(program(s.t, "coordd"), append([]string{"run"}, args...)...)
+	if err := s.Start(cmd, filepath.Join(s.dir, "log"), nil); err != nil {
 		s.t.Fatal(err)
 	}
-	defer log.Close()
-	s.cmd = exec.Command(program(s.t, "coordd"), append([]string{"run"}, args...)...)
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.done = make(chan struct{})
-	go func(cmd *exec.Cmd, done chan struct{}) {
-		_ = cmd.Wait()
-		close(done)
-	}(s.cmd, s.done)
 	s.t.Cleanup(func() {
 		s.signal(syscall.SIGKILL)
 		if s.t.Failed() {
@@ -100,8 +89,8 @@ func (s *zooServer) start(args ...string) {
 
 // signal sends sig and waits for the end of the server.
 func (s *zooServer) signal(sig syscall.Signal) {
-	_ = s.cmd.Process.Signal(sig)
-	<-s.done
+	s.Signal(sig)
+	<-s.Done()
 }
 
 func (s *zooServer) log() string {
@@ -113,10 +102,8 @@ func (s *zooServer) log() string {
 func (s *zooServer) serves() (srvr string) {
 	s.t.Helper()
 	poll(s.t, 30*time.Second, s.host()+" serves", func() error {
-		select {
-		case <-s.done:
+		if !s.Running() {
 			s.t.Fatalf("%s has ended:\n%s", s.host(), tail(s.log(), 2000))
-		default:
 		}
 		nc, err := net.Dial("tcp", s.host())
 		if err != nil {

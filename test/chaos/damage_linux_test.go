@@ -20,7 +20,7 @@ func (f *faults) damage() {
 	f.r.startAll()
 	f.r.waitReady(2 * time.Minute)
 	p := f.node()
-	p.kill()
+	p.Kill()
 	what, err := f.damageFile(p)
 	if err != nil {
 		f.r.t.Errorf("damage a file of %s: %v", p.name, err)
@@ -29,10 +29,10 @@ func (f *faults) damage() {
 	f.r.tell("%s: damaged: %s", p.name, what)
 	from := p.logSize()
 	p.start()
-	for deadline := time.Now().Add(time.Minute); p.running() && p.ready() != nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); p.Running() && p.ready() != nil && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 	}
-	if !p.running() {
+	if !p.Running() {
 		f.refused(p, what, from)
 	}
 	f.r.waitReady(2 * time.Minute)

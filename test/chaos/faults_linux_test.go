@@ -184,13 +184,13 @@ func (f *faults) machine() []func() {
 }
 
 func (f *faults) kill() {
-	f.each(f.few(), "kill", (*node).kill)
+	f.each(f.few(), "kill", (*node).Kill)
 	f.sleep(0, 2*time.Second)
 	f.r.startAll()
 }
 
 func (f *faults) killAll() {
-	f.each(f.r.nodes, "kill", (*node).kill)
+	f.each(f.r.nodes, "kill", (*node).Kill)
 	f.sleep(0, time.Second)
 	f.r.startAll()
 }
@@ -198,11 +198,11 @@ func (f *faults) killAll() {
 // stop asks servers to end. They must do so whatever goes on.
 func (f *faults) stop() {
 	victims := f.few()
-	f.each(victims, "stop", func(p *node) { p.signal(syscall.SIGTERM) })
+	f.each(victims, "stop", func(p *node) { p.Signal(syscall.SIGTERM) })
 	for _, p := range victims {
-		if !p.ended(20 * time.Second) {
+		if !p.Ended(20 * time.Second) {
 			f.r.t.Errorf("%s did not stop within 20 s", p.name)
-			p.kill()
+			p.Kill()
 		}
 	}
 	f.sleep(0, time.Second)
@@ -214,9 +214,9 @@ func (f *faults) pause() { f.pauseOf(4*time.Second, f.few()) }
 func (f *faults) pauseAll() { f.pauseOf(3*time.Second, f.r.nodes) }
 
 func (f *faults) pauseOf(most time.Duration, victims []*node) {
-	f.each(victims, "paused", func(p *node) { p.signal(syscall.SIGSTOP) })
+	f.each(victims, "paused", func(p *node) { p.Signal(syscall.SIGSTOP) })
 	f.sleep(200*time.Millisecond, most)
-	f.each(victims, "goes on", func(p *node) { p.signal(syscall.SIGCONT) })
+	f.each(victims, "goes on", func(p *node) { p.Signal(syscall.SIGCONT) })
 }
 
 func (f *faults) powerCut() { f.powerCutOf(f.few()...) }
@@ -276,7 +276,7 @@ func (f *faults) readOnlyDisk() {
 	f.each(victims, "read-only disk", func(*node) {})
 	f.must(victims, (*smalldisk.Disk).ReadOnly)
 	f.sleep(500*time.Millisecond, 3*time.Second)
-	f.each(victims, "killed, for its disk is repaired", (*node).kill)
+	f.each(victims, "killed, for its disk is repaired", (*node).Kill)
 	f.must(victims, (*smalldisk.Disk).Repair)
 	f.restart()
 }
@@ -290,7 +290,7 @@ func (f *faults) restart() {
 // wrongClock sets the wall clock of a server far ahead or back.
 func (f *faults) wrongClock() {
 	p := f.node()
-	c, err := wallclock.Of(p.pid())
+	c, err := wallclock.Of(p.Pid())
 	if errors.Is(err, wallclock.ErrUnsupported) {
 		f.r.t.Logf("no wrong clocks: %v", err)
 	}

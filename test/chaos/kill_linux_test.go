@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coordd/coord/test/internal/child"
 )
 
 // smallLogs makes snapshots come often, so that servers are killed in the middle
@@ -73,7 +75,7 @@ func (r *rig) killSome(l *load, most int) int {
 	victims = victims[:min(len(victims), most)]
 	for _, p := range victims {
 		r.tell("kill %s", p.name)
-		p.kill()
+		p.Kill()
 	}
 	r.pause(400 * time.Millisecond)
 	r.startAll()
@@ -94,10 +96,10 @@ func (r *rig) killInTurn() int {
 	rest := r.others(last)
 	for _, p := range rest {
 		r.tell("kill %s, soon %s", p.name, last.name)
-		p.kill()
+		p.Kill()
 	}
 	r.pause(300 * time.Millisecond)
-	last.kill()
+	last.Kill()
 	for _, p := range rest {
 		p.start()
 	}
@@ -130,17 +132,17 @@ func TestFollowerThatHasJustCaughtUpLeads(t *testing.T) {
 		rest := r.others(lead)
 		back, behind := rest[round%2], rest[1-round%2]
 		r.tell("round %d: %s leads, %s comes back, %s stays behind", round, lead.name, back.name, behind.name)
-		back.kill()
+		back.Kill()
 		l.waitProgress(100, time.Minute)
 		back.start()
-		poll(t, time.Minute, back.name+" caught up", func() error { return caughtUp(back, lead) })
-		behind.signal(syscall.SIGSTOP)
+		child.Poll(t, time.Minute, back.name+" caught up", func() error { return caughtUp(back, lead) })
+		behind.Signal(syscall.SIGSTOP)
 		// From here on the two others agree among themselves.
 		l.progressOr(40, 2*time.Second)
-		poll(t, time.Minute, back.name+" caught up", func() error { return caughtUp(back, lead) })
+		child.Poll(t, time.Minute, back.name+" caught up", func() error { return caughtUp(back, lead) })
 		r.pause(20 * time.Millisecond)
-		lead.kill()
-		behind.signal(syscall.SIGCONT)
+		lead.Kill()
+		behind.Signal(syscall.SIGCONT)
 		l.waitProgress(100, time.Minute)
 		lead.start()
 		r.waitReady(time.Minute)

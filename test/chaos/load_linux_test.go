@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/internal/check"
 	"github.com/coordd/coord/recipes/lock"
+	"github.com/coordd/coord/test/internal/child"
 	"github.com/coordd/coord/test/internal/tunnet"
 	"github.com/coordd/coord/zxid"
 )
@@ -390,7 +391,7 @@ func (l *load) visit(ctx context.Context, i int) {
 func (l *load) waitProgress(more int64, limit time.Duration) {
 	l.r.t.Helper()
 	before := l.done.Load()
-	poll(l.r.t, limit, "operations of clients", func() error {
+	child.Poll(l.r.t, limit, "operations of clients", func() error {
 		if now := l.done.Load(); now < before+more {
 			return fmt.Errorf("%d of %d", now-before, more)
 		}
@@ -412,7 +413,7 @@ func (l *load) progressOr(more int64, limit time.Duration) {
 func (l *load) finish() {
 	l.r.t.Helper()
 	l.waitProgress(50, time.Minute)
-	poll(l.r.t, time.Minute, "operations of clients", l.enough)
+	child.Poll(l.r.t, time.Minute, "operations of clients", l.enough)
 	l.stopWork()
 	l.workers.Wait()
 	if err := l.settle(); err != nil {

@@ -4,12 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/test/internal/child"
 	"github.com/coordd/coord/test/internal/smalldisk"
 )
 
@@ -28,34 +26,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err) // tests that need it say so
 	}
 	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
-	}
+	child.Clean()
 	os.Exit(code)
-}
-
-// built is the server under test, made once for the whole run.
-var built struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-func coordd(t testing.TB) string {
-	t.Helper()
-	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "coord-chaos-bin-"); built.err != nil {
-			return
-		}
-		out, err := exec.Command("go", "build", "-o", built.dir, "github.com/coordd/coord/cmd/coordd").CombinedOutput()
-		if err != nil {
-			built.err = fmt.Errorf("go build coordd: %w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return filepath.Join(built.dir, "coordd")
 }
 
 func skipIfShort(t *testing.T) {

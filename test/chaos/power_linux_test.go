@@ -40,7 +40,7 @@ func TestPowerCutsShowADiskThatLies(t *testing.T) {
 	}
 	r := newRig(t, seed(t), rigOptions{servers: 1, diskSize: diskBytes, badDisks: true})
 	p := r.nodes[0]
-	p.kill()
+	p.Kill()
 	const syncs = "fsync,fdatasync,sync_file_range"
 	p.start("strace", "-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace="+syncs, "-e", "inject="+syncs+":retval=0")
 	r.waitReady(time.Minute)
@@ -52,11 +52,11 @@ func TestPowerCutsShowADiskThatLies(t *testing.T) {
 	l.stopWork()
 	l.stopWatch()
 	p.start()
-	for deadline := time.Now().Add(20 * time.Second); p.running() && p.ready() != nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(20 * time.Second); p.Running() && p.ready() != nil && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	l.stop()
-	if !p.running() || p.ready() != nil {
+	if !p.Running() || p.ready() != nil {
 		t.Logf("found by the server itself: %s", lastLine(p.logSince(0)))
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/test/internal/child"
 	"github.com/coordd/coord/test/internal/freeport"
 	"github.com/coordd/coord/test/internal/smalldisk"
 	"github.com/coordd/coord/test/internal/tunnet"
@@ -123,6 +124,7 @@ func (r *rig) newNode(i, ports int, diskSize int64) *node {
 	r.t.Helper()
 	name := fmt.Sprintf("n%d", i+1)
 	p := &node{r: r, name: name, dataDir: filepath.Join(r.dir, name)}
+	p.OnEnd = p.hasEnded
 	if diskSize > 0 {
 		d, err := smalldisk.New(filepath.Join(r.dir, name+"-disk"), diskSize)
 		if errors.Is(err, smalldisk.ErrUnsupported) {
@@ -158,7 +160,7 @@ func (r *rig) end() {
 		if p.disk != nil {
 			_ = p.disk.Thaw() // a process that waits in a write cannot be killed
 		}
-		p.kill()
+		p.Kill()
 		r.checkLog(p)
 	}
 	for _, p := range r.nodes {
@@ -189,10 +191,7 @@ func (r *rig) end() {
 // a reason.
 func (r *rig) checkLog(p *node) {
 	text, _ := os.ReadFile(p.log())
-	p.mu.Lock()
-	gaveUp := p.gaveUp
-	p.mu.Unlock()
-	if gaveUp > 0 && !r.badDisks {
+	if gaveUp := p.gaveUp.Load(); gaveUp > 0 && !r.badDisks {
 		r.t.Errorf("%s has ended by itself, %d times: %s", p.name, gaveUp, lastLine(string(text)))
 	}
 	for _, bad := range []string{"panic:", "fatal error:", "DATA RACE", "unexpected fault address"} {
@@ -235,7 +234,7 @@ func (r *rig) few(rnd *rand.Rand, first ...*node) []*node {
 func (r *rig) waitReady(limit time.Duration) {
 	r.t.Helper()
 	for _, p := range r.nodes {
-		poll(r.t, limit, "ready "+p.name, p.ready)
+		child.Poll(r.t, limit, "ready "+p.name, p.ready)
 	}
 }
 
@@ -243,7 +242,7 @@ func (r *rig) waitReady(limit time.Duration) {
 func (r *rig) leader() *node {
 	r.t.Helper()
 	var found *node
-	poll(r.t, time.Minute, "leader", func() error {
+	child.Poll(r.t, time.Minute, "leader", func() error {
 		for _, p := range r.nodes {
 			if st, err := p.status(); err == nil && st.GetLeader() == p.name {
 				found = p
@@ -297,21 +296,4 @@ func (r *rig) sameDigests() (map[string]string, error) {
 		}
 	}
 	return out, last
-}
-
-// poll calls f until it returns nil, and fails the test with its last error once
-// the time is over.
-func poll(t *testing.T, limit time.Duration, what string, f func() error) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
