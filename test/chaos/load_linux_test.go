@@ -281,6 +281,10 @@ func (w *worker) saw(n client.Node, err error) error {
 	return err
 }
 
+// answerWithin is longer than any fault: whoever does not withdraw a write is told
+// of its outcome by then.
+const answerWithin = 2 * time.Minute
+
 // flow sends several writes without waiting in between.
 func (w *worker) flow(ctx context.Context, data string) error {
 	const depth = 8
@@ -291,6 +295,7 @@ func (w *worker) flow(ctx context.Context, data string) error {
 			return err
 		}
 	}
+	tooLate := time.After(answerWithin)
 	for range depth {
 		select {
 		case err := <-answers:
@@ -299,6 +304,8 @@ func (w *worker) flow(ctx context.Context, data string) error {
 			}
 		case <-w.Session().Context().Done():
 			return context.Cause(w.Session().Context())
+		case <-tooLate:
+			return fmt.Errorf("a write has no answer after %v", answerWithin)
 		}
 	}
 	return ctx.Err()

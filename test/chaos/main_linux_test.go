@@ -17,7 +17,7 @@ var (
 	points   = flag.Int("points", 24, "at how many system calls TestKillAtSystemCalls kills a server")
 	store    = flag.String("store", "", "where servers keep the log: wal or boltdb; empty: chance says")
 	keep     = flag.Bool("keep", false, "keep what a run leaves, also if it passes")
-	length   = flag.Duration("length", 44*time.Second, "how long TestFaultsOfAllKinds disturbs clusters")
+	length   = flag.Duration("length", 40*time.Second, "how long TestFaultsOfAllKinds disturbs clusters")
 )
 
 func TestMain(m *testing.M) {

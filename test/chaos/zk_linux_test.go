@@ -159,7 +159,7 @@ func (t *zkTap) frame(head []byte) {
 
 // expired records that the servers say that the session is over.
 func (c *zkClient) expired() {
-	r := c.endRecord(check.BySilent)
+	r := c.endRecord(check.ByServer)
 	c.end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
