@@ -374,7 +374,8 @@ func TestBootstrapThatCrashedCanBeDoneAgain(t *testing.T) {
 			return errors.Join(s.stable.SetUint64(keyCurrentTerm, 1), s.log.StoreLogs(entriesOf(1, 1)))
 		}, 1},
 		"with a vote": {func(s *stores) error {
-			return errors.Join(s.stable.SetUint64(keyCurrentTerm, 1), s.stable.SetUint64(keyLastVoteTerm, 1))
+			return errors.Join(s.stable.SetUint64(keyCurrentTerm, 1), s.stable.SetUint64(keyLastVoteTerm, 1),
+				s.stable.Set(keyLastVoteCand, []byte("n1~1")))
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,14 +46,20 @@ type ballot struct {
 // it: if it seems so, one of the two has lost a write or has a flipped bit, and
 // nobody knows which.
 //
+// Raft gives the term of a vote and then its candidate, and answers after that. The
+// two are written together: the new term with the candidate of the vote before
+// would be a vote that was never given.
+//
 // It is safe for concurrent use.
 type votes struct {
 	bolt *raftboltdb.BoltStore
 	path string
 
-	mu  sync.Mutex
-	f   *os.File
-	now ballot
+	mu     sync.Mutex // guards below
+	f      *os.File
+	now    ballot
+	copied ballot // what bbolt has
+	half   uint64 // the term of a vote whose candidate is still to come
 }
 
 // openVotes opens the copy beside bolt and makes both the same.
@@ -87,6 +93,7 @@ func (v *votes) settle(inBolt ballot, log hclog.Logger) error {
 	b := make([]byte, maxVotesBytes)
 	n, _ := v.f.ReadAt(b, 0)
 	inFile, err := decodeBallot(b[:n])
+	v.copied = inBolt
 	switch {
 	case err != nil:
 		log.Warn("the copy of term and vote cannot be read and is written anew", "file", v.path, "error", err)
@@ -102,7 +109,7 @@ func (v *votes) settle(inBolt ballot, log hclog.Logger) error {
 	log.Warn("term or vote differ from their copy, which is newer", "file", v.path,
 		"term", inBolt.term, "copy", inFile.term)
 	v.now = inFile
-	return v.copyToBolt(inBolt)
+	return v.copyToBolt()
 }
 
 // ahead says that b has seen or promised more than other. What a bootstrap that was
@@ -114,20 +121,23 @@ func (b ballot) ahead(other ballot) bool {
 	return b.term > other.term || b.voteTerm > other.voteTerm
 }
 
-func (v *votes) copyToBolt(inBolt ballot) error {
+// copyToBolt writes what bbolt does not have. The caller holds the lock, or is the
+// only one that knows v.
+func (v *votes) copyToBolt() error {
 	var errs []error
-	if inBolt.term != v.now.term {
+	if v.copied.term != v.now.term {
 		errs = append(errs, v.bolt.SetUint64(keyCurrentTerm, v.now.term))
 	}
-	if inBolt.voteTerm != v.now.voteTerm {
+	if v.copied.voteTerm != v.now.voteTerm {
 		errs = append(errs, v.bolt.SetUint64(keyLastVoteTerm, v.now.voteTerm))
 	}
-	if inBolt.candidate != v.now.candidate {
+	if v.copied.candidate != v.now.candidate {
 		errs = append(errs, v.bolt.Set(keyLastVoteCand, []byte(v.now.candidate)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("bring term and vote up to date: %w", err)
 	}
+	v.copied = v.now
 	return nil
 }
 
@@ -196,33 +206,38 @@ func (v *votes) writeLocked() error {
 	return nil
 }
 
-// set puts a new value of one of the keys into both places, the file first. ok is
-// false if the key is not one of them.
+// set puts a new value of one of the keys into both places, the file first. The
+// term of a vote waits for its candidate. ok is false if the key is not one of them.
 func (v *votes) set(key, value []byte) (ok bool, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	next := v.now
+	before := v.now
 	switch string(key) {
 	case string(keyCurrentTerm):
-		next.term = binary.BigEndian.Uint64(value)
+		v.now.term = binary.BigEndian.Uint64(value)
 	case string(keyLastVoteTerm):
-		next.voteTerm = binary.BigEndian.Uint64(value)
+		v.half = binary.BigEndian.Uint64(value)
+		return true, nil
 	case string(keyLastVoteCand):
 		if len(value) > maxCandidateID {
 			return true, fmt.Errorf("a candidate of %d bytes, at most %d", len(value), maxCandidateID)
 		}
-		next.candidate = string(value)
+		v.now.voteTerm, v.now.candidate = max(v.now.voteTerm, v.half), string(value)
 	default:
 		return false, nil
 	}
-	v.now = next
-	if err := v.writeLocked(); err != nil {
-		return true, err
+	err = v.writeLocked()
+	if err == nil {
+		err = v.copyToBolt()
 	}
-	return true, v.bolt.Set(key, value)
+	if err != nil { // nobody is told, and Raft must not find a vote that a crash can take back
+		v.now = before
+	}
+	return true, err
 }
 
-// get returns the value of one of the keys as Raft has stored it.
+// get returns the value of one of the keys as Raft has stored it; the term of a
+// vote once its candidate is known.
 func (v *votes) get(key []byte) (value []byte, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -50,3 +50,58 @@ func TestUnfinishedBootstrapIsForgottenHalfWay(t *testing.T) {
 		t.Errorf("term %d", term)
 	}
 }
+
+// The term of a vote with the candidate of the vote before is a vote that nobody
+// gave: Raft would confirm it to that candidate without a look at its log.
+func TestHalfAVoteIsNeverOnTheDisk(t *testing.T) {
+	dir := t.TempDir()
+	s := testStores(t, dir, logStoreBoltDB)
+	must(t, s.stable.SetUint64(keyCurrentTerm, 5))
+	must(t, s.stable.SetUint64(keyLastVoteTerm, 5))
+	must(t, s.stable.Set(keyLastVoteCand, []byte("n1~1")))
+	must(t, s.stable.SetUint64(keyCurrentTerm, 7))
+	must(t, s.stable.SetUint64(keyLastVoteTerm, 7)) // and the server is killed here
+	must(t, s.close())
+	want := ballot{term: 7, voteTerm: 5, candidate: "n1~1"}
+	check := func(want ballot, bolt bool) {
+		t.Helper()
+		raw, err := os.ReadFile(filepath.Join(dir, votesFile))
+		must(t, err)
+		if inFile, err := decodeBallot(raw); err != nil || inFile != want {
+			t.Errorf("%s has %+v, %v, want %+v", votesFile, inFile, err, want)
+		}
+		if bolt {
+			must(t, os.WriteFile(filepath.Join(dir, votesFile), nil, fileMode)) // so that the other copy counts
+		}
+		s := testStores(t, dir, logStoreBoltDB)
+		defer func() { must(t, s.close()) }()
+		if s.stable.votes.now != want {
+			t.Errorf("it opens with %+v, want %+v", s.stable.votes.now, want)
+		}
+	}
+	check(want, false)
+	check(want, true)
+	s = testStores(t, dir, logStoreBoltDB)
+	must(t, s.stable.SetUint64(keyLastVoteTerm, 7))
+	must(t, s.stable.Set(keyLastVoteCand, []byte("n2~1")))
+	must(t, s.close())
+	want = ballot{term: 7, voteTerm: 7, candidate: "n2~1"}
+	check(want, false)
+	check(want, true)
+}
+
+// Raft confirms a vote that it finds to the one that got it. It must not find one
+// that could not be written.
+func TestVoteThatWasNotWrittenIsNotFound(t *testing.T) {
+	s := testStores(t, t.TempDir(), logStoreBoltDB)
+	must(t, s.stable.SetUint64(keyCurrentTerm, 7))
+	must(t, s.stable.SetUint64(keyLastVoteTerm, 7))
+	v := s.stable.votes
+	must(t, v.f.Close())
+	if _, err := v.set(keyLastVoteCand, []byte("n2~1")); !errors.Is(err, os.ErrClosed) {
+		t.Fatalf("a vote is stored in a file that is closed: %v", err)
+	}
+	if v.now != (ballot{term: 7}) {
+		t.Errorf("it has %+v", v.now)
+	}
+}
