@@ -98,6 +98,7 @@ func TestLeaderDoesNotGoOnByTheNodeOfAnOldSession(t *testing.T) {
 		for _, p := range c.nodes {
 			p.signal(syscall.SIGKILL)
 		}
+		down := time.Now()
 		poll(t, timeout+time.Second, "the leader's own end", func() error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -106,6 +107,9 @@ func TestLeaderDoesNotGoOnByTheNodeOfAnOldSession(t *testing.T) {
 			}
 			return nil
 		})
+		if took := time.Since(down); took > 2*timeout {
+			t.Errorf("the leader believed so for %s, its session's timeout is %s", took, timeout)
+		}
 		time.Sleep(timeout) // an outage longer than the session: what is tested, not what is hoped for
 		for _, p := range c.nodes {
 			<-p.Done()
@@ -263,7 +267,7 @@ func TestCandidateWithoutANodeNeverLeads(t *testing.T) {
 		won++
 		select { // its node is deleted, or about to be
 		case <-l.Lost():
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience * 10 * time.Second):
 			t.Fatalf("it leads by %s, which is gone", l.Node())
 		}
 		if err := l.Resign(ctx); !errors.Is(err, lock.ErrLost) {

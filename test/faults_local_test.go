@@ -55,10 +55,10 @@ func startLocal(t testing.TB, n int, change func(*server.Config)) *localcluster.
 // shortSessions lets tests see sessions end soon.
 func shortSessions(c *server.Config) { c.Session.Min = time.Second }
 
-// testContext bounds a test.
+// testContext bounds a test: by patience times the limit, see poll.
 func testContext(t testing.TB, limit time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), patience*limit)
 	t.Cleanup(cancel)
 	return ctx
 }

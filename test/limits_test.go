@@ -265,13 +265,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if _, err := l.c.Create(t.Context(), "/still-there", nil); err != nil {
 			t.Errorf("%s: the client inside: %v", setting, err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		_, err := client.Dial(ctx, l.target())
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), "a limit on connections") {
 			t.Errorf("%s: a client outside: %v", setting, err)
 		}
-		ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
 		other, err := client.Dial(ctx, l.target(), from("127.0.0.9"))
 		cancel()
 		if (err == nil) != tc.others {

@@ -109,7 +109,7 @@ func TestThousandsOfSessionsComeBackAfterTheLeaderIsKilled(t *testing.T) {
 	lead.kill()
 	begin := time.Now()
 	each(len(sessions), func(i int) {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience*30*time.Second)
 		defer cancel()
 		if _, err := sessions[i].Client().Sync(ctx); err != nil {
 			t.Errorf("session %d: %v", i, err)

@@ -145,7 +145,7 @@ func TestKillOfTheLeaderIsOnlyADelayToZooKeepersClients(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	t.Logf("%d pings, the slowest took %s", pings.n, pings.slowest)
-	if pings.slowest > 2*time.Second || pings.n < 50 {
+	if pings.slowest > 4*time.Second || pings.n < 50 {
 		t.Errorf("a ping took %s, of %d", pings.slowest, pings.n)
 	}
 	for i, z := range tunnels {
@@ -249,7 +249,7 @@ func TestPingsAreAnsweredWithoutALeaderUntilTheSessionIsAtRisk(t *testing.T) {
 		start := time.Now()
 		if _, err = l.call(timeout, zkPing); err == nil {
 			answered++
-			if took := time.Since(start); took > time.Second {
+			if took := time.Since(start); took > 2*time.Second {
 				t.Errorf("a ping without a leader took %s", took)
 			}
 			time.Sleep(50 * time.Millisecond)

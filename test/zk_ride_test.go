@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/test/internal/child"
 	"github.com/coordd/coord/wire"
 	"github.com/coordd/coord/zxid"
 )
@@ -310,10 +311,11 @@ func (h *zkChanges) checkAll(t *testing.T, link *zkLink, all []*zkRider) {
 	}
 }
 
-// waitGone waits until an ephemeral has gone with its session.
+// waitGone waits until an ephemeral has gone with its session, which is promised
+// within the limit.
 func (c *processes) waitGone(t *testing.T, path string, limit time.Duration) {
 	t.Helper()
-	poll(t, limit, "the end of the session of a client that is gone", func() error {
+	child.Poll(t, limit, "the end of the session of a client that is gone", func() error {
 		l, err := zkLinkAny(c.zkAddresses(), 0, 10*time.Second, nil)
 		if err != nil {
 			return err
