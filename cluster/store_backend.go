@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
@@ -52,11 +51,11 @@ func openBackend(cfg storeConfig) (logBackend, error) {
 	if kind == logStoreBoltDB {
 		return openBoltLog(filepath.Join(dir, boltDir))
 	}
-	return openWAL(filepath.Join(dir, walDir), cfg.segment, cfg.log)
+	return openWAL(filepath.Join(dir, walDir), cfg)
 }
 
-// openWAL opens the log in files of segment bytes; 0 is the library's default.
-func openWAL(dir string, segment int, log hclog.Logger) (logBackend, error) {
+// openWAL opens the log in dir, empty if there is none.
+func openWAL(dir string, cfg storeConfig) (logBackend, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
@@ -71,13 +70,22 @@ func openWAL(dir string, segment int, log hclog.Logger) (logBackend, error) {
 		}
 	}
 	var w *wal.WAL
+	list := &metadb.BoltMetaDB{}
 	err = guarded(dir, func() (err error) {
 		if found {
 			if err := finishRotation(dir); err != nil {
 				return err
 			}
 		}
-		w, err = wal.Open(dir, wal.WithLogger(log), wal.WithSegmentSize(segment))
+		if !cfg.recovering { // a recovery takes what is left
+			if err := checkFiles(dir, list); err != nil {
+				return errors.Join(err, list.Close())
+			}
+		}
+		w, err = wal.Open(dir, wal.WithMetaStore(list), wal.WithLogger(cfg.log), wal.WithSegmentSize(cfg.segment))
+		if err != nil { // the library leaves the list open and locked
+			err = errors.Join(err, list.Close())
+		}
 		return err
 	})
 	if err != nil {

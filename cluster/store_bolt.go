@@ -8,10 +8,6 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
-	"runtime/debug"
-	"syscall"
-
-	bbolt "go.etcd.io/bbolt/errors"
 )
 
 // Pages of a bbolt file. All numbers are little endian on the machines that this
@@ -52,7 +48,7 @@ func checkBolt(path string) error {
 	}
 	c := &boltCheck{r: f, size: st.Size(), used: map[uint64]bool{}}
 	if err := c.check(); err != nil {
-		return fmt.Errorf("%s: %w: %w: %s", path, errDamaged, err, whatToDo)
+		return asDamage(path, err)
 	}
 	return nil
 }
@@ -286,27 +282,4 @@ func part(b []byte, at int, pos, skip, n uint32) ([]byte, bool) {
 
 func between(key, least, limit []byte) bool {
 	return bytes.Compare(key, least) >= 0 && (limit == nil || bytes.Compare(key, limit) < 0)
-}
-
-// guarded runs f and turns a panic, and a read of a mapped page that is not there,
-// into an error about the file at path.
-func guarded(path string, f func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: %w: %v: %s", path, errDamaged, p, whatToDo)
-		}
-	}()
-	return f()
-}
-
-// asDamage says of an error that a store gave when it was opened whether the file
-// is to blame. What the operating system refuses (rights, room, a file in use)
-// says nothing about what is in it.
-func asDamage(path string, err error) error {
-	var errno syscall.Errno
-	if err == nil || errors.Is(err, errDamaged) || errors.Is(err, bbolt.ErrTimeout) || errors.As(err, &errno) && errno != syscall.ENOENT {
-		return err
-	}
-	return fmt.Errorf("%s: %w: %w: %s", path, errDamaged, err, whatToDo)
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 var (
 	damageSeed  = flag.Uint64("damage-seed", 0, "seed of the tests of damaged files; 0: a new one")
+	damageAll   = flag.Bool("damage-all", false, "damage every byte of each file, in three ways (an hour)")
 	damageCount = flag.Int("damage", 200, "how many bytes of each file are damaged, one at a time")
 )
 
@@ -26,31 +28,77 @@ var (
 // entries, a snapshot in front of them, a vote.
 type specimen struct {
 	kind        logStoreKind
+	segment     int // bytes of one file of the log; 0: all is in one
 	dir         string
+	older       string // what it was before the last entries and the last vote
 	first, last uint64
 	state       string
 }
 
 func newSpecimen(t *testing.T, kind logStoreKind) *specimen {
 	t.Helper()
-	p := &specimen{kind: kind, dir: t.TempDir(), first: 21, last: 90, state: strings.Repeat("the state ", 400)}
-	s, err := openStores(testStoreConfig(t, p.dir, kind))
-	if err != nil {
-		t.Fatal(err)
+	return newSpecimenIn(t, kind, 0)
+}
+
+func newSpecimenIn(t *testing.T, kind logStoreKind, segment int) *specimen {
+	t.Helper()
+	p := &specimen{
+		kind: kind, segment: segment, dir: t.TempDir(), older: t.TempDir(), first: 21, last: 90,
+		state: strings.Repeat("the state ", 400),
 	}
-	for i := uint64(1); i <= p.last; i += 3 { // batches of three
-		if err := s.log.StoreLogs([]*raft.Log{p.entry(i), p.entry(i + 1), p.entry(i + 2)}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s := p.open(t)
+	p.append(t, s, 1, 60)
 	writeSnapshot(t, s.snaps, &raft.SnapshotMeta{Index: 30, Term: 1}, "an older "+p.state)
+	p.vote(t, s, 6, "n3~fedcba9876543210")
+	must(t, s.close())
+	p.copyTo(t, p.older)
+	s = p.open(t)
+	p.append(t, s, 61, p.last)
 	writeSnapshot(t, s.snaps, &raft.SnapshotMeta{Index: 40, Term: 1}, p.state)
 	must(t, s.log.DeleteRange(1, p.first-1))
-	must(t, s.stable.SetUint64(keyCurrentTerm, 7))
-	must(t, s.stable.SetUint64(keyLastVoteTerm, 7))
-	must(t, s.stable.Set(keyLastVoteCand, []byte("n2~0123456789abcdef")))
+	p.vote(t, s, 7, "n2~0123456789abcdef")
 	must(t, s.close())
 	return p
+}
+
+func (p *specimen) config(t *testing.T, dir string) storeConfig {
+	cfg := testStoreConfig(t, dir, p.kind)
+	cfg.segment = p.segment
+	return cfg
+}
+
+func (p *specimen) open(t *testing.T) *stores {
+	t.Helper()
+	s, err := openStores(p.config(t, p.dir))
+	must(t, err)
+	return s
+}
+
+// append stores entries in batches of three.
+func (p *specimen) append(t *testing.T, s *stores, first, last uint64) {
+	t.Helper()
+	for i := first; i <= last; i += 3 {
+		must(t, s.log.StoreLogs([]*raft.Log{p.entry(i), p.entry(i + 1), p.entry(i + 2)}))
+	}
+}
+
+func (p *specimen) vote(t *testing.T, s *stores, term uint64, candidate string) {
+	t.Helper()
+	must(t, s.stable.SetUint64(keyCurrentTerm, term))
+	must(t, s.stable.SetUint64(keyLastVoteTerm, term))
+	must(t, s.stable.Set(keyLastVoteCand, []byte(candidate)))
+}
+
+// everySpecimen runs a test with each log store, and with a log in many files.
+func everySpecimen(t *testing.T, test func(t *testing.T, p *specimen)) {
+	bothStores(t, func(t *testing.T, kind logStoreKind) { test(t, newSpecimen(t, kind)) })
+	t.Run("wal in many files", func(t *testing.T) {
+		p := newSpecimenIn(t, logStoreWAL, 4<<10)
+		if files, _ := filepath.Glob(filepath.Join(p.dir, walDir, "*.wal")); len(files) < 3 {
+			t.Fatalf("the log has %d files", len(files))
+		}
+		test(t, p)
+	})
 }
 
 func must(t *testing.T, err error) {
@@ -126,7 +174,7 @@ func position(dice *rand.Rand, b []byte) int {
 func (p *specimen) outcome(t *testing.T, dir, what string) error {
 	t.Helper()
 	var failed error
-	cfg := testStoreConfig(t, dir, p.kind)
+	cfg := p.config(t, dir)
 	cfg.fail = func(err error) { failed = errors.Join(failed, err) }
 	var s *stores
 	err := guarded("panic", func() (err error) {
@@ -244,37 +292,80 @@ func (p *specimen) targets() map[string]string {
 // all that it has acknowledged, or says which file is damaged, what was expected
 // and what to do.
 func TestDamagedByteIsFoundOrHarmless(t *testing.T) {
-	seed := *damageSeed
+	seed := damageDice(t)
+	everySpecimen(t, func(t *testing.T, p *specimen) {
+		if err := p.outcome(t, p.undamaged(t), "undamaged"); err != nil {
+			t.Fatalf("undamaged: %v", err)
+		}
+		p.eachTarget(t, func(t *testing.T, name string, files []string) {
+			if *damageAll {
+				p.damageAllOf(t, files)
+				return
+			}
+			dice := rand.New(rand.NewPCG(seed, uint64(len(name))))
+			found, count := 0, damageTimes(t)
+			for range count {
+				if p.damageOnce(t, dice, files[dice.IntN(len(files))]) {
+					found++
+				}
+			}
+			t.Logf("%d of %d were found, the others harmless", found, count)
+		})
+	})
+}
+
+func damageDice(t *testing.T) (seed uint64) {
+	seed = *damageSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("-damage-seed %d", seed)
-	count := *damageCount
+	return seed
+}
+
+func damageTimes(t *testing.T) int {
 	if testing.Short() {
-		count = 5
+		return 5
 	}
-	bothStores(t, func(t *testing.T, kind logStoreKind) {
-		p := newSpecimen(t, kind)
-		if err := p.outcome(t, p.undamaged(t), "undamaged"); err != nil {
-			t.Fatalf("undamaged: %v", err)
+	return *damageCount
+}
+
+// eachTarget runs a test with each kind of file that the directory has.
+func (p *specimen) eachTarget(t *testing.T, test func(t *testing.T, name string, files []string)) {
+	for name, pattern := range p.targets() {
+		files, _ := filepath.Glob(filepath.Join(p.dir, pattern))
+		files = slices.DeleteFunc(files, func(path string) bool { // the next file of the log may be empty
+			b, err := readFront(path)
+			must(t, err)
+			return len(b) == 0
+		})
+		if len(files) == 0 && name == "wal-meta" && p.kind == logStoreBoltDB {
+			continue
 		}
-		for name, pattern := range p.targets() {
-			t.Run(name, func(t *testing.T) {
-				files, _ := filepath.Glob(filepath.Join(p.dir, pattern))
-				if len(files) == 0 && name != "wal-meta" {
-					t.Fatalf("no file %s", pattern)
+		t.Run(name, func(t *testing.T) {
+			if len(files) == 0 {
+				t.Fatalf("no file %s", pattern)
+			}
+			test(t, name, files)
+		})
+	}
+}
+
+// damageAllOf damages every byte of the files that is in use, in three ways each.
+func (p *specimen) damageAllOf(t *testing.T, files []string) {
+	for _, file := range files {
+		b, err := readFront(file)
+		must(t, err)
+		found := 0
+		for at, old := range b {
+			for _, v := range []byte{old ^ 1<<(at%8), ^old, 0} {
+				if v != old && p.damageByte(t, file, at, v) {
+					found++
 				}
-				dice := rand.New(rand.NewPCG(seed, uint64(len(name))))
-				found := 0
-				for i := 0; i < count && len(files) > 0; i++ {
-					if p.damageOnce(t, dice, files[dice.IntN(len(files))]) {
-						found++
-					}
-				}
-				t.Logf("%d of %d were found, the others harmless", found, count)
-			})
+			}
 		}
-	})
+		t.Logf("%s: %d bytes, %d damages were found, the others harmless", filepath.Base(file), len(b), found)
+	}
 }
 
 // memoryDir is a directory in memory, where that is possible: fsync is not what is
@@ -298,31 +389,49 @@ func (p *specimen) undamaged(t *testing.T) string {
 // damageOnce changes one byte of one file of a copy and says whether it was found.
 func (p *specimen) damageOnce(t *testing.T, dice *rand.Rand, file string) (found bool) {
 	t.Helper()
+	b, err := readFront(file)
+	must(t, err)
+	at := position(dice, b)
+	return p.damageByte(t, file, at, damaged(dice, b[at]))
+}
+
+func damaged(dice *rand.Rand, old byte) byte {
+	switch dice.IntN(4) {
+	case 0:
+		return old ^ 1<<dice.IntN(8)
+	case 1:
+		return byte(dice.IntN(256))
+	case 2:
+		return 0
+	default:
+		return old + 1
+	}
+}
+
+func (p *specimen) damageByte(t *testing.T, file string, at int, v byte) (found bool) {
+	t.Helper()
+	what := fmt.Sprintf("%s at %d: %#02x", filepath.Base(file), at, v)
+	return p.inCopy(t, file, what, func(target string) { writeBytes(t, target, at, v) })
+}
+
+// inCopy does something to a file of a copy of the directory and says whether it
+// was found.
+func (p *specimen) inCopy(t *testing.T, file, what string, harm func(target string)) (found bool) {
+	t.Helper()
 	dir, done := memoryDir(t)
 	defer done()
 	p.copyTo(t, dir)
 	rel, _ := filepath.Rel(p.dir, file)
-	target := filepath.Join(dir, rel)
-	b, err := readFront(target)
-	must(t, err)
-	at := position(dice, b)
-	old := b[at]
-	switch dice.IntN(4) {
-	case 0:
-		b[at] ^= 1 << dice.IntN(8)
-	case 1:
-		b[at] = byte(dice.IntN(256))
-	case 2:
-		b[at] = 0
-	default:
-		b[at]++
-	}
-	what := fmt.Sprintf("%s at %d: %#02x for %#02x", rel, at, b[at], old)
-	f, err := os.OpenFile(target, os.O_WRONLY, 0)
-	must(t, err)
-	_, err = f.WriteAt(b[at:at+1], int64(at))
-	must(t, errors.Join(err, f.Close()))
+	harm(filepath.Join(dir, rel))
 	return p.judge(t, dir, what)
+}
+
+func writeBytes(t *testing.T, path string, at int, b ...byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt(b, int64(at))
+	must(t, errors.Join(err, f.Close()))
 }
 
 // judge opens a damaged directory, in a time that a start may take.

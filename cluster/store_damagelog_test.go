@@ -63,6 +63,7 @@ func replaceDamaged(t *testing.T, w *world, kind string) {
 			t.Fatal(err)
 		}
 		if i == 15 {
+			time.Sleep(time.Millisecond) // a write is answered before its entry is applied in whole
 			damaged = w.node(leader).Machine().Index()
 		}
 	}

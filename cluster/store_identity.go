@@ -15,6 +15,9 @@ import (
 // belongs to another server, or was put back from a copy.
 var errDiskNotWhole = errors.New("this disk is not whole: wipe it all, it will rejoin as new")
 
+// errOtherServer is returned for the directory of a server of another name.
+var errOtherServer = errors.New("the data directory belongs to another server")
+
 // identityKey is where the identity stands in the stable store and in the log's
 // own store.
 var identityKey = []byte("coord/identity")
@@ -109,7 +112,7 @@ func settleIdentity(places []identityPlace, name string, unborn bool) (identity,
 		return identity{}, err
 	}
 	if got := want.Server.name(); got != name {
-		return identity{}, fmt.Errorf("%s belongs to server %q, and this server is named %q", places[0].path, got, name)
+		return identity{}, fmt.Errorf("%w: %s belongs to server %q, and this server is named %q", errOtherServer, places[0].path, got, name)
 	}
 	return *want, writeIdentity(places, found, *want)
 }

@@ -100,22 +100,26 @@ func openStores(cfg storeConfig) (_ *stores, err error) {
 			return nil, err
 		}
 	}
-	if err := s.openParts(cfg); err != nil {
-		return nil, err
-	}
-	if err := s.settle(cfg); err != nil {
-		return nil, err
-	}
-	if cfg.recovering { // who reads it finds out how far it can be read
-		return s, nil
-	}
-	if err := checkTail(s.log, s.noted); err != nil {
-		return nil, err
-	}
-	if err := repairLog(s.log, s.snaps); err != nil {
-		return nil, err
+	if err := guarded(cfg.dir, func() error { return s.openAll(cfg) }); err != nil {
+		return nil, explained(cfg.dir, err)
 	}
 	return s, nil
+}
+
+func (s *stores) openAll(cfg storeConfig) error {
+	if err := s.openParts(cfg); err != nil {
+		return err
+	}
+	if err := s.settle(cfg); err != nil {
+		return err
+	}
+	if cfg.recovering { // who reads it finds out how far it can be read
+		return nil
+	}
+	if err := checkTail(s.log, s.noted); err != nil {
+		return err
+	}
+	return repairLog(s.log, s.snaps)
 }
 
 func (s *stores) openParts(cfg storeConfig) error {
@@ -320,7 +324,7 @@ func (s *watchedStable) SetUint64(key []byte, value uint64) error {
 }
 
 func (s *watchedStable) put(key, value []byte) error {
-	return guarded(s.votes.path, func() error {
+	return guarded(filepath.Join(filepath.Dir(s.votes.path), stableFile), func() error {
 		if ok, err := s.votes.set(key, value); ok {
 			return err
 		}

@@ -64,6 +64,30 @@ func finishRotation(dir string) (err error) {
 	return meta.CommitState(state) // the library makes a file that is noted and missing
 }
 
+// errListTooOld is returned for a log with files that its list cannot know yet.
+var errListTooOld = errors.New("the list of the log's files is older than they are")
+
+// checkFiles refuses a list of files that has gone back to what it was before: the
+// library deletes every file that is not on it, and with them what was
+// acknowledged. A file is numbered on the list before it is made.
+func checkFiles(dir string, list *metadb.BoltMetaDB) error {
+	state, err := list.Load(dir)
+	if err != nil {
+		return nil //nolint:nilerr // left for the library to say
+	}
+	files, err := walsegment.NewFiler(dir, fs.New()).List()
+	if err != nil {
+		return err
+	}
+	for id, base := range files {
+		if id >= state.NextSegmentID {
+			return fmt.Errorf("%s: %w: it ends before file %d, and %s is there", filepath.Join(dir, metadb.FileName), errListTooOld,
+				state.NextSegmentID, walsegment.FileName(types.SegmentInfo{ID: id, BaseIndex: base}))
+		}
+	}
+	return nil
+}
+
 // sealIsWhole says whether the index of a sealed file finds every entry that the
 // file has: the write that sealed it may have been torn.
 func sealIsWhole(filer *walsegment.Filer, w types.SegmentWriter, sealed types.SegmentInfo) bool {

@@ -41,7 +41,7 @@ func sealTail(t *testing.T, dir string) (path string) {
 
 func appendTo(t *testing.T, dir string, first, last uint64) {
 	t.Helper()
-	w, err := openWAL(dir, 1<<20, newRaftLogger(testLog()))
+	w, err := openWAL(dir, storeConfig{segment: 1 << 20, log: newRaftLogger(testLog())})
 	if err != nil {
 		t.Fatal(err)
 	}

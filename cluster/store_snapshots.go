@@ -96,7 +96,7 @@ func (s *snapshotStore) room() error {
 // newest, and would find a hole behind it.
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	if err := s.checkMeta(id); err != nil {
-		return nil, nil, err
+		return nil, nil, explained(s.path, err)
 	}
 	meta, r, err := s.FileSnapshotStore.Open(id)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	}
 	if first := s.logBegin(); first > meta.Index+1 {
 		_ = r.Close()
-		return nil, nil, fmt.Errorf("snapshot %s ends at index %d, the log begins at %d: %w", id, meta.Index, first, errDiskNotWhole)
+		return nil, nil, fmt.Errorf("snapshot %s ends at index %d, the log begins at %d: %w", filepath.Join(s.path, id), meta.Index, first, errDiskNotWhole)
 	}
 	return meta, r, nil
 }

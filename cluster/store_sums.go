@@ -9,15 +9,6 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// errDamaged is returned when what a file of the data directory holds is not what
-// was written. It comes with the file, with what was expected, and with what to
-// do.
-var errDamaged = errors.New("damaged")
-
-// whatToDo ends the message about a damaged file.
-const whatToDo = "remove the data directory and start again, this server will rejoin as new; " +
-	"if no majority of the servers has its data any more, see coordd recover"
-
 // sumBytes is the length of the checksum of an entry.
 const sumBytes = 8
 
