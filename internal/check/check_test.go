@@ -193,6 +193,9 @@ func TestGoodHistoriesAreClean(t *testing.T) {
 		"killed": {
 			opened(alice), e, about(Killed, alice, 10), absent(bob, 12, 14, "/e"), ended(alice, 20, 20, ByOther, 900),
 		},
+		"a number that another has taken by hand": {
+			create(alice, 0, 1, "/n-0000000007", "mine", 10), with(Refused, NodeExists, numberedAs(bob, 2, 3, "/n-", "", 0)),
+		},
 		"numbers rise, and begin anew below a new parent": {
 			create(alice, 0, 1, "/q", "p", 10), numberedAs(alice, 2, 3, "/q/n-", "0000000007", 11), done(Delete, alice, 4, 5, "/q/n-0000000007"),
 			done(Delete, alice, 6, 7, "/q"), create(alice, 8, 9, "/q", "again", 14), numberedAs(alice, 10, 11, "/q/n-", "0000000000", 15),
@@ -289,6 +292,7 @@ func TestEachViolationIsFound(t *testing.T) {
 		{"ephemeral outlives its dead client", RuleEphemeral, "must have been over", []Record{opened(alice), e, about(Silent, alice, 100), readEphemeral(1700, e)}},
 		{"ephemeral gone early", RuleEphemeral, "its session lives", []Record{opened(alice), e, absent(bob, 500, 501, "/e"), ended(alice, 1000, 1000, BySilent, 1000)}},
 		{"number twice", RuleSequence, "is followed by", []Record{numberedAs(alice, 0, 1, "/n-", "0000000007", 10), numberedAs(bob, 2, 3, "/n-", "0000000007", 11)}},
+		{"number taken", RuleSequence, "was taken", []Record{numberedAs(alice, 0, 1, "/n-", "0000000007", 10), with(Refused, NodeExists, numberedAs(bob, 2, 3, "/n-", "", 0))}},
 		{"no number", RuleSequence, "no number", []Record{numberedAs(alice, 0, 1, "/n-", "", 10)}},
 		{"change not told", RuleWatch, "does not tell what", []Record{watching("/", 9), one, two, event(20, "changed", "/a", "two", 11, 0, true)}},
 		{"version that its watch cannot explain", RuleWatch, "has told 0 sets", []Record{

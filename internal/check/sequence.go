@@ -18,13 +18,20 @@ type numbered struct {
 }
 
 // checkSequences holds the numbers of sequential znodes to the order of their
-// transactions, for as long as their parent is there.
+// transactions, for as long as their parent is there. A number that is given twice
+// while its first znode is there shows as a create that is refused.
 func checkSequences(v *view) {
 	byParent := map[string][]numbered{}
 	var parents []string
 	for i := range v.writes {
 		w := &v.writes[i]
-		if w.Kind != Create || w.Flags&Sequential == 0 || w.Outcome != Done {
+		if w.Kind != Create || w.Flags&Sequential == 0 {
+			continue
+		}
+		if w.Outcome == Refused && w.Err == NodeExists && !v.madeWithNumber(w.Path) {
+			v.report(RuleSequence, w.Path, []Record{*w}, "the name with the next number was taken, and nobody has made it")
+		}
+		if w.Outcome != Done {
 			continue
 		}
 		n, ok := numberOf(w)
@@ -43,6 +50,15 @@ func checkSequences(v *view) {
 			v.checkRising(parent, byParent[parent])
 		}
 	}
+}
+
+// madeWithNumber is whether somebody may have made a znode of that name by giving
+// the number himself.
+func (v *view) madeWithNumber(name string) bool {
+	return slices.ContainsFunc(v.writes, func(w Record) bool {
+		_, ok := numberOf(&Record{Path: name, Made: w.Path})
+		return ok && w.Kind == Create && w.Flags&Sequential == 0 && (w.Outcome == Done || w.Outcome == Unknown)
+	})
 }
 
 func (v *view) checkRising(parent string, made []numbered) {

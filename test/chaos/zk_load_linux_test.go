@@ -107,17 +107,18 @@ func (w *zkWorker) step(n int) (err error) {
 }
 
 // lookAtOwn looks whether an ephemeral is there, whose session lives; and takes it
-// away now and then.
-func (w *zkWorker) lookAtOwn() error {
+// away now and then. Without one it looks at a register.
+func (w *zkWorker) lookAtOwn() (err error) {
 	if w.own == "" {
-		return nil
+		w.version, err = w.get(w.path, true)
+		return err
 	}
 	if w.rnd.IntN(4) == 0 {
 		own := w.own
 		w.own = ""
 		return w.delete(own)
 	}
-	_, err := w.get(w.own, true)
+	_, err = w.get(w.own, true)
 	return err
 }
 
