@@ -49,6 +49,8 @@ func EachStep(t *testing.T, s Scenario) {
 // stride is how far it is from one step that is tried to the next.
 func stride() int {
 	switch {
+	case testing.Short() && slow: // without the race detector each step is tried
+		return 12
 	case testing.Short():
 		return 6
 	case slow:

@@ -91,6 +91,9 @@ func problemsOf(t *testing.T, s Scenario, f Fault) (problems []string) {
 
 // TestPlantedMistakesAreFound is the test of the tests.
 func TestPlantedMistakesAreFound(t *testing.T) {
+	if testing.Short() && slow {
+		t.Skip("tries each step; the race detector sees some of them in the other tests")
+	}
 	for name, c := range map[string]struct {
 		lock  crude
 		fault Fault

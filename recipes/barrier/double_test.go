@@ -454,7 +454,10 @@ func TestLeaveWithADoneContextGivesThePlaceUp(t *testing.T) {
 // TestWakeUps counts the events of a round of many members.
 func TestWakeUps(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		const n = 40
+		n := 40
+		if testing.Short() {
+			n = 12
+		}
 		var outs []<-chan entered
 		for range n - 1 {
 			outs = append(outs, entering(t.Context(), NewDouble(connect(t, c), "/d", n)))
@@ -491,7 +494,11 @@ func TestWakeUps(t *testing.T) {
 // members give up or die and are replaced.
 func TestRandomFaults(t *testing.T) {
 	r := random(t)
-	for range 6 {
+	runs := 6
+	if testing.Short() {
+		runs = 2
+	}
+	for range runs {
 		seed := r.Uint64()
 		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) { randomRounds(t, c, seed) })
 	}

@@ -80,7 +80,11 @@ func (l *ledger) finish(it *Item, err error) {
 // answers are lost, workers give up, give back, forget items, and die.
 func TestRandomSchedule(t *testing.T) {
 	r := random(t)
-	for range 6 {
+	runs := 6
+	if testing.Short() {
+		runs = 2
+	}
+	for range runs {
 		seed := r.Uint64()
 		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) { randomRun(t, c, seed) })
 	}
