@@ -143,17 +143,31 @@ func (n *Node) member(id serverID, suffrage raft.ServerSuffrage, leads bool) *pe
 func (n *Node) explain(m *peerpb.MembersReply_Member, s raft.Server, have tally) string {
 	id := serverID(s.ID)
 	r := n.reign.Load()
+	snapshot := n.snapshotFor(id)
 	if !m.GetInContact() {
-		parts := []string{n.silence(id, m.GetLastContactMs())}
+		parts := append([]string{n.silence(id, m.GetLastContactMs())}, nonEmpty(snapshot)...)
 		if spare := have.spare(); r != nil && s.Suffrage == raft.Voter && spare <= 0 {
 			parts = append(parts, map[bool]string{true: "1 more failure stops writes", false: "there is no quorum"}[spare == 0])
 		}
 		return strings.Join(parts, "; ")
 	}
 	if r == nil || s.Suffrage == raft.Voter || m.GetState().GetObserver() {
-		return m.GetState().GetDetail()
+		return strings.Join(append(nonEmpty(m.GetState().GetDetail()), nonEmpty(snapshot)...), "; ")
 	}
-	return strings.Join(append(nonEmpty(m.GetState().GetDetail()), n.untilVote(r, id, m.GetState().GetAppliedIndex())), "; ")
+	if snapshot == "" {
+		return strings.Join(append(nonEmpty(m.GetState().GetDetail()), n.untilVote(r, id, m.GetState().GetAppliedIndex())), "; ")
+	}
+	// What the server itself says of being behind is what the snapshot will end.
+	return fmt.Sprintf("%s, then %v of stability, then it votes", snapshot, n.cfg.StableBeforeVote)
+}
+
+// snapshotFor says how far the snapshot has come that this server sends to another
+// one, "" if it sends none.
+func (n *Node) snapshotFor(id serverID) string {
+	if t := n.transport.Load(); t != nil {
+		return t.sending.progress(id)
+	}
+	return ""
 }
 
 // silence says why nothing is heard of a server.

@@ -52,13 +52,14 @@ func (n *Node) count(servers []raft.Server) (t tally) {
 }
 
 // isAlive says, at the leader, that a server is in contact and nearly as far as
-// this one.
+// this one. One that gets a snapshot is not, however few entries that are: until it
+// has all of it, it takes no entry into its log.
 func (n *Node) isAlive(id serverID) bool {
 	if id == n.id {
 		return true
 	}
 	state, _, ok := n.stateOfServer(id)
-	return ok && n.inContact(id) && state.GetAppliedIndex()+maxBehindForVote >= n.commitIndex()
+	return ok && n.inContact(id) && n.snapshotFor(id) == "" && state.GetAppliedIndex()+maxBehindForVote >= n.commitIndex()
 }
 
 // weighRemoval refuses the removal of a voter that leaves no quorum of voters that

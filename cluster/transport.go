@@ -91,6 +91,7 @@ type transport struct {
 	*raft.NetworkTransport
 	cfg     transportConfig
 	inbox   *inbox
+	sending sendings // snapshots
 	stopped atomic.Bool
 	closing sync.Once
 }
@@ -275,6 +276,8 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress,
 func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress,
 	req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader,
 ) error {
+	data, ended := t.sending.begin(id, req.Size, data)
+	defer ended()
 	return t.exchange(id, rpcSnapshot, func() error {
 		return t.NetworkTransport.InstallSnapshot(id, to, req, resp, data)
 	})
