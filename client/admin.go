@@ -3,9 +3,11 @@ package client
 import (
 	"context"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -19,11 +21,15 @@ type Admin struct {
 	own  bool // made by NewAdmin
 }
 
+// adminKeepalive ends a backup or a restore whose server has fallen silent: there
+// are no heartbeats of a session, and it may take long for good reason.
+var adminKeepalive = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}
+
 // NewAdmin makes an Admin without a session. Nothing is sent until the first
 // call, so it also serves to look at a cluster of which nothing answers. Of the
 // options those about connections have a meaning.
 func NewAdmin(target string, opts ...Option) (*Admin, error) {
-	c, err := prepare(target, append(slices.Clone(opts), WithoutSession()))
+	c, err := prepare(target, append(slices.Clone(opts), WithoutSession(), WithGRPCOptions(grpc.WithKeepaliveParams(adminKeepalive))))
 	if err != nil {
 		return nil, badArguments(opDial, err)
 	}

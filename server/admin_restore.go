@@ -29,6 +29,10 @@ const (
 	restoreStepBack = 20 * time.Millisecond
 	// quorumPatience is how long a restore waits for a quorum before it begins.
 	quorumPatience = 10 * time.Second
+	// restorePatience is how long a restore that has begun waits for one part of the
+	// backup, or for its commit, to be applied here: far longer than an election or
+	// a slow disk takes.
+	restorePatience = 30 * time.Second
 	// settleMost bounds the time that is left to the other servers for making
 	// their tree, see settle.
 	settleMost = 10 * time.Second
@@ -54,7 +58,11 @@ func (a adminService) Restore(stream grpc.ClientStreamingServer[coordpb.RestoreR
 	reply, err := r.run(stream.Recv)
 	if err != nil {
 		reply = &coordpb.RestoreReply{Error: a.outcome(err)}
-		s.log.Warn("nothing was restored", "event", "restore_failed", "err", err)
+		if errors.Is(err, session.ErrUnknownOutcome) {
+			s.log.Warn("it is not known here whether a backup was restored", "event", "restore_unknown", "err", err)
+		} else {
+			s.log.Warn("nothing was restored", "event", "restore_failed", "err", err)
+		}
 	}
 	return stream.SendAndClose(reply)
 }
@@ -86,10 +94,15 @@ func (r *restoring) run(recv func() (*coordpb.RestoreRequest, error)) (*coordpb.
 	if _, err := rand.Read(r.nonce[:]); err != nil {
 		return nil, fmt.Errorf("drawing a nonce: %w", err)
 	}
-	begun, err := r.s.propose(r.ctx, &fsm.Command{Kind: fsm.CmdRestoreBegin, Begin: &fsm.RestoreBegin{
+	begun, err := r.proposeOne(&fsm.Command{Kind: fsm.CmdRestoreBegin, Begin: &fsm.RestoreBegin{
 		ID: r.begin.GetId(), Nonce: r.nonce, Size: r.begin.GetSize(), SHA256: [sha256.Size]byte(r.begin.GetSha256()),
 	}})
 	switch {
+	case errors.Is(err, errNotApplied):
+		r.abandon() // it may still begin
+		return nil, errStandstill
+	case errors.Is(err, session.ErrUnknownOutcome):
+		return nil, r.cut() // the beginning alone changes nothing
 	case err != nil:
 		return nil, err
 	case begun.Err != nil:
@@ -202,8 +215,8 @@ func (r *restoring) propose(data []byte) error {
 	if err := r.slot(); err != nil {
 		return err
 	}
-	for err := r.s.node.Overloaded(); err != nil; err = r.s.node.Overloaded() {
-		if !errors.Is(err, fsm.ErrOverloaded) {
+	for since, err := time.Now(), r.s.node.Overloaded(); err != nil; err = r.s.node.Overloaded() {
+		if !errors.Is(err, fsm.ErrOverloaded) || time.Since(since) > restorePatience {
 			return err
 		}
 		if err := r.pause(restoreStepBack); err != nil {
@@ -224,9 +237,37 @@ func (r *restoring) propose(data []byte) error {
 	return nil
 }
 
+var (
+	// errNotApplied is returned for a command whose outcome is not known after
+	// restorePatience.
+	errNotApplied = fmt.Errorf("not applied within %s: %w", restorePatience, session.ErrUnknownOutcome)
+	// errStandstill is returned when the cluster takes no more of a backup.
+	errStandstill = fmt.Errorf("no part of the backup was taken for %s, as if there were no quorum; nothing was changed, and what was brought "+
+		"is forgotten: begin again when there is a quorum: %w", restorePatience, fsm.ErrUnavailable)
+	// errCommitUnknown is returned when all of the backup was brought, and nobody
+	// says what became of it.
+	errCommitUnknown = fmt.Errorf("the whole backup was brought, and then there was no answer for %s, as if there were no quorum; it is put in place "+
+		"as soon as there is one, or was already: %w", restorePatience, session.ErrUnknownOutcome)
+)
+
+// proposeOne proposes a command and waits for its result, for restorePatience.
+func (r *restoring) proposeOne(c *fsm.Command) (*fsm.Result, error) {
+	ctx, cancel := context.WithTimeoutCause(r.ctx, restorePatience, errNotApplied)
+	defer cancel()
+	res, err := r.s.propose(ctx, c)
+	if err != nil && errors.Is(context.Cause(ctx), errNotApplied) {
+		err = errNotApplied
+	}
+	return res, err
+}
+
 // slot waits until fewer than restoreWindow chunks are under way.
 func (r *restoring) slot() error {
+	late := time.NewTimer(restorePatience)
+	defer late.Stop()
 	select {
+	case <-late.C:
+		return errStandstill
 	case err := <-r.failed:
 		return err
 	case r.slots <- struct{}{}:
@@ -267,9 +308,12 @@ func (r *restoring) commit(minEpoch uint32) (*coordpb.RestoreReply, error) {
 		r.abandon()
 		return nil, err
 	}
-	res, err := r.s.propose(r.ctx, &fsm.Command{Kind: fsm.CmdRestoreCommit, Commit: &fsm.RestoreCommit{
+	res, err := r.proposeOne(&fsm.Command{Kind: fsm.CmdRestoreCommit, Commit: &fsm.RestoreCommit{
 		Nonce: r.nonce, MinEpoch: minEpoch, IntoEmpty: r.begin.GetIntoEmpty(),
 	}})
+	if errors.Is(err, errNotApplied) {
+		return nil, errCommitUnknown
+	}
 	if err != nil {
 		return nil, err
 	}

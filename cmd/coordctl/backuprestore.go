@@ -156,24 +156,64 @@ func (e *env) sendBackup(ctx context.Context, b *backupfile.File, sum *backupfil
 		return nil, err
 	}
 	defer closeQuietly(a)
+	doubt := false // some attempt came so far that it may have been carried out
 	for n := 1; ; n++ {
-		reply, err := e.sendOnce(ctx, a, b, sum, begin)
+		reply, whole, err := e.sendOnce(ctx, a, b, sum, begin)
 		last := n == restoreTries || ctx.Err() != nil
 		if err == nil {
-			if last || !stopped(reply.GetError()) {
-				return reply, replyError("backup restore", reply.GetError())
+			refused := reply.GetError()
+			doubt = doubt || refused.GetCode() == coordpb.Code_CODE_UNKNOWN_OUTCOME
+			if last || !stopped(refused) {
+				return reply, restoreError(replyError("backup restore", refused), doubt)
 			}
-			err = errors.New(reply.GetError().GetMessage())
-		} else if again := status.Code(err) == codes.Unavailable || errors.Is(err, client.ErrUnavailable); last || !again {
-			return nil, e.unmask(adminError("backup restore", err))
+			err = errors.New(refused.GetMessage())
+		} else {
+			doubt = doubt || whole
+			if again := status.Code(err) == codes.Unavailable || errors.Is(err, client.ErrUnavailable); last || !again {
+				if ctx.Err() != nil {
+					err = errInterrupted
+				}
+				return nil, restoreError(e.unmask(adminError("backup restore", err)), doubt)
+			}
 		}
 		e.note("the restore was cut short (%v), it is begun again", reason(err))
 		select {
 		case <-time.After(restorePause):
 		case <-ctx.Done():
-			return nil, errInterrupted
+			return nil, restoreError(errInterrupted, doubt)
 		}
 	}
+}
+
+// restoreFailed is a restore that has ended with an error.
+type restoreFailed struct {
+	err   error
+	doubt bool // it may have been carried out, or still be
+}
+
+func restoreError(err error, doubt bool) error {
+	if err == nil {
+		return nil
+	}
+	return &restoreFailed{err, doubt}
+}
+
+func (r *restoreFailed) Error() string { return r.err.Error() }
+func (r *restoreFailed) Unwrap() error { return r.err }
+
+// fate says what has become of the tree.
+func (r *restoreFailed) fate() string {
+	if r.doubt {
+		return "it is not known whether the backup was or will be put in place: look at the tree when there is a quorum again, before you restore it once more"
+	}
+	return "nothing was replaced; the restore can be begun again"
+}
+
+func (r *restoreFailed) outcome() string {
+	if r.doubt {
+		return outcomeMaybeDone
+	}
+	return outcomeNotDone
 }
 
 // stopped reports that the server stopped before the end of the restore, or before
@@ -182,32 +222,34 @@ func stopped(e *coordpb.Error) bool {
 	return e.GetCode() == coordpb.Code_CODE_SHUTTING_DOWN || e.GetCode() == coordpb.Code_CODE_UNKNOWN_OUTCOME
 }
 
-func (e *env) sendOnce(ctx context.Context, a *client.Admin, b *backupfile.File, sum *backupfile.Summary, begin *coordpb.RestoreBegin) (*coordpb.RestoreReply, error) {
+// sendOnce makes one attempt. whole says that the server may have all of the
+// backup: from then on it does not depend on us whether it is put in place.
+func (e *env) sendOnce(ctx context.Context, a *client.Admin, b *backupfile.File, sum *backupfile.Summary, begin *coordpb.RestoreBegin) (reply *coordpb.RestoreReply, whole bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := a.Any().Restore(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	p := &transfer{verb: "restoring", znodes: sum.Znodes, total: sum.StateBytes}
 	t := e.tellText(p.text)
 	defer t.stop()
 	m := &coordpb.RestoreRequest{Begin: begin}
 	state, buf := b.State(), make([]byte, restoreMessage)
-	for {
+	for !whole {
 		n, err := io.ReadFull(state, buf)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, err
+			return nil, false, err
 		}
+		whole = err != nil
 		m.Data = buf[:n]
 		if sendErr := stream.Send(m); sendErr != nil {
+			whole = false
 			break // the reply says why
 		}
 		p.done.Add(int64(n))
-		if err != nil {
-			break
-		}
 		m = &coordpb.RestoreRequest{}
 	}
-	return stream.CloseAndRecv()
+	reply, err = stream.CloseAndRecv()
+	return reply, whole, err
 }

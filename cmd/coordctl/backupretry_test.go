@@ -56,10 +56,14 @@ func TestRestoreIsCarriedOnWhenItsServerStops(t *testing.T) {
 		answers []coordpb.Code
 		code    int
 		asked   int
+		fate    string // of the tree
 	}{
-		"stops":      {[]coordpb.Code{coordpb.Code_CODE_SHUTTING_DOWN, coordpb.Code_CODE_UNKNOWN_OUTCOME, coordpb.Code_CODE_OK}, exitOK, 3},
-		"refuses":    {[]coordpb.Code{coordpb.Code_CODE_NOT_EMPTY}, exitPrecondition, 1},
-		"has no one": {[]coordpb.Code{coordpb.Code_CODE_UNAVAILABLE}, exitUnreachable, 1},
+		"stops":      {[]coordpb.Code{coordpb.Code_CODE_SHUTTING_DOWN, coordpb.Code_CODE_UNKNOWN_OUTCOME, coordpb.Code_CODE_OK}, exitOK, 3, ""},
+		"refuses":    {[]coordpb.Code{coordpb.Code_CODE_NOT_EMPTY}, exitPrecondition, 1, "nothing was replaced"},
+		"has no one": {[]coordpb.Code{coordpb.Code_CODE_UNAVAILABLE}, exitUnreachable, 1, "nothing was replaced"},
+		"has no one after the commit": {
+			[]coordpb.Code{coordpb.Code_CODE_UNKNOWN_OUTCOME, coordpb.Code_CODE_UNAVAILABLE}, exitUnreachable, 2, "it is not known whether the backup",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &restarting{answers: c.answers}
@@ -77,7 +81,10 @@ func TestRestoreIsCarriedOnWhenItsServerStops(t *testing.T) {
 			if res.code != c.code || len(r.ids) != c.asked || len(slices.Compact(slices.Clone(r.ids))) != 1 {
 				t.Errorf("exit code %d, asked with %q, %s", res.code, r.ids, res.stderr)
 			}
-			if c.asked > 1 && !strings.Contains(res.stderr, "said CODE_SHUTTING_DOWN") {
+			if !strings.Contains(res.stderr, c.fate) {
+				t.Errorf("%q is not said: %s", c.fate, res.stderr)
+			}
+			if c.answers[0] == coordpb.Code_CODE_SHUTTING_DOWN && !strings.Contains(res.stderr, "said CODE_SHUTTING_DOWN") {
 				t.Errorf("it does not say why: %s", res.stderr)
 			}
 		})

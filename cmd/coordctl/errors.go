@@ -192,7 +192,10 @@ func describe(err error) string {
 	var quorum *quorumError
 	var unformed *notFormedError
 	var ce *client.Error
+	var restore *restoreFailed
 	switch {
+	case errors.As(err, &restore):
+		return describe(restore.err) + "\n" + restore.fate()
 	case errors.As(err, &unformed):
 		return unformed.Error()
 	case errors.As(err, &quorum) && errors.Is(err, client.ErrUnknownOutcome) && errors.As(err, &ce):

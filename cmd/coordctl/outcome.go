@@ -24,6 +24,9 @@ var (
 // none, or if the error came after the write was done.
 func outcome(command string, err error) string {
 	var ce *client.Error
+	if restore := (*restoreFailed)(nil); errors.As(err, &restore) {
+		return restore.outcome()
+	}
 	if !slices.Contains(writers, command) || !errors.As(err, &ce) || !slices.Contains(writes, ce.Op) {
 		return ""
 	}
