@@ -43,6 +43,9 @@ type markers struct {
 type difference struct {
 	equal uint64
 	mark  fsm.Mark // of the majority
+	// told is set once the server has been answered with it. A server that goes on
+	// then has no such state any more: a snapshot has replaced it.
+	told bool
 }
 
 // digests compares during one reign what the servers say of their states. Only a
@@ -187,16 +190,17 @@ func (d *digests) agreedLocked(id serverID, index uint64) {
 	}
 }
 
-// convictLocked keeps the first index at which a server differs.
+// convictLocked keeps the first index at which a server differs. One that was told
+// of it and goes on may differ anew.
 func (d *digests) convictLocked(id serverID, right fsm.Mark) {
-	if w, known := d.wrong[id]; known && w.mark.Index <= right.Index {
+	if w, known := d.wrong[id]; known && w.mark.Index <= right.Index && !w.told {
 		return
 	}
 	equal := d.equal[id]
 	if equal >= right.Index { // marks of before it was restored from a snapshot
 		equal = 0
 	}
-	d.wrong[id] = difference{equal, right}
+	d.wrong[id] = difference{equal: equal, mark: right}
 }
 
 // majorityMark returns the mark that more than half of all voters have.
@@ -232,11 +236,14 @@ func differ(by map[serverID]digestMark) bool {
 	return false
 }
 
-// of returns what was found of a server.
+// of returns what was found of a server, which is about to be told.
 func (d *digests) of(id serverID) (difference, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w, ok := d.wrong[id]
+	if ok {
+		d.wrong[id] = difference{w.equal, w.mark, true}
+	}
 	return w, ok
 }
 

@@ -40,6 +40,8 @@ func TestOnlyAMajorityOfAllVotersConvicts(t *testing.T) {
 		t.Fatal("convicted by one voter of three")
 	}
 	say("n2~1", 100, 3, 4)
+	say("n1~1", 100, 4)
+	say("n3~1", 500, 4)
 	w, wrong := d.of("n3~1")
 	if !wrong || w.mark != marksOf(100, 3)[0] || w.equal != 2*fsm.MarkEvery {
 		t.Errorf("n3: %v, %+v", wrong, w)
@@ -52,14 +54,59 @@ func TestOnlyAMajorityOfAllVotersConvicts(t *testing.T) {
 	if a := d.alarm(time.Hour, everyone); a != "" {
 		t.Errorf("alarm although there is a majority: %s", a)
 	}
-	say("n1~1", 100, 4)
-	say("n3~1", 500, 4)
-	if w, _ := d.of("n3~1"); w.mark.Index != 3*fsm.MarkEvery {
-		t.Errorf("the first index that differs became %d", w.mark.Index)
-	}
 	d.report(digestReport{from: "n3~1", boot: 2, version: 1}, threeVoters(), time.Second)
 	if _, wrong := d.of("n3~1"); wrong {
 		t.Error("a start of a server is convicted for what an earlier one had")
+	}
+}
+
+// A state that was wrong can be replaced by a snapshot, and what made it wrong can
+// make the next one wrong: the server knows nothing of the first index any more.
+func TestServerThatDiffersAnewIsToldOfThat(t *testing.T) {
+	d := newDigests()
+	say := func(id serverID, digest uint64, index uint64) {
+		d.report(digestReport{from: id, boot: 1, version: 1, marks: marksOf(digest, index)}, threeVoters(), time.Second)
+	}
+	for _, step := range []struct{ index, digest, told uint64 }{{1, 100, 0}, {2, 500, 2}, {3, 100, 2}, {4, 500, 4}} {
+		say("n1~1", 100, step.index)
+		say("n2~1", 100, step.index)
+		say("n3~1", step.digest, step.index)
+		if w, wrong := d.of("n3~1"); wrong != (step.told != 0) || w.mark.Index != step.told*fsm.MarkEvery {
+			t.Errorf("after index %d: %v, of %d", step.index, wrong, w.mark.Index/fsm.MarkEvery)
+		}
+	}
+}
+
+// Of five, three that agree convict two, whether those agree or not. Two that agree
+// convict nobody, though the others are three.
+func TestTwoOfFiveThatAreWrongAlikeAreConvicted(t *testing.T) {
+	five := append(threeVoters(), raft.Server{ID: "n4~1", Suffrage: raft.Voter}, raft.Server{ID: "n5~1", Suffrage: raft.Voter})
+	for _, c := range []struct {
+		digests [5]uint64
+		wrong   int
+		alarm   bool
+	}{
+		{[5]uint64{7, 7, 1, 1, 1}, 2, false},
+		{[5]uint64{7, 8, 1, 1, 1}, 2, false},
+		{[5]uint64{7, 7, 1, 1, 9}, 0, true},
+		{[5]uint64{7, 7, 8, 8, 8}, 2, false}, // of the leader, whoever it is, nothing is believed either
+		{[5]uint64{1, 1, 1, 1, 1}, 0, false},
+	} {
+		d, wrong := newDigests(), 0
+		for i, s := range five {
+			d.report(digestReport{from: serverID(s.ID), boot: 1, version: 1, marks: marksOf(c.digests[i], 5)}, five, time.Second)
+		}
+		for i, s := range five {
+			if _, is := d.of(serverID(s.ID)); is {
+				wrong++
+				if i > 1 {
+					t.Errorf("%v: %s is convicted", c.digests, s.ID)
+				}
+			}
+		}
+		if a := d.alarm(time.Hour, everyone); wrong != c.wrong || (a != "") != c.alarm {
+			t.Errorf("%v: %d are convicted, alarm %q", c.digests, wrong, a)
+		}
 	}
 }
 
