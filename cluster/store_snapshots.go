@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -111,21 +113,42 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	return meta, r, nil
 }
 
-// reap removes all but the newest snapshots. A failure is logged and tried
+// reap removes all but the newest snapshots that can be read, those that cannot
+// included: nothing else would ever remove them. A failure is logged and tried
 // again after the next snapshot.
 func (s *snapshotStore) reap() {
 	s.reaping.Lock()
 	defer s.reaping.Unlock()
-	list, err := s.List()
-	if err != nil {
+	there, err := s.names() // first: one that comes meanwhile is none that cannot be read
+	list, listErr := s.List()
+	if err := errors.Join(err, listErr); err != nil {
 		s.log.Warn("cannot list snapshots", "error", err)
 		return
 	}
-	for _, meta := range list[min(retainSnapshots, len(list)):] {
-		if err := s.remove(meta.ID); err != nil {
-			s.log.Warn("cannot remove an old snapshot", "snapshot", meta.ID, "error", err)
+	if len(list) < retainSnapshots {
+		return
+	}
+	for _, id := range there {
+		kept := slices.ContainsFunc(list[:retainSnapshots], func(m *raft.SnapshotMeta) bool { return m.ID == id })
+		if kept || !isSnapshotID(id) {
+			continue
+		}
+		if err := s.remove(id); err != nil {
+			s.log.Warn("cannot remove an old snapshot", "snapshot", id, "error", err)
 		}
 	}
+}
+
+// isSnapshotID says whether the library gives such names: term, index, time. A
+// directory of another name is somebody else's (lost+found).
+func isSnapshotID(name string) bool {
+	parts := strings.Split(name, "-")
+	for _, p := range parts {
+		if _, err := strconv.ParseUint(p, 10, 64); err != nil {
+			return false
+		}
+	}
+	return len(parts) == 3
 }
 
 // remove hides the snapshot first, so that a crash half-way does not leave one

@@ -91,6 +91,26 @@ func TestOldSnapshotThatCannotBeRemovedDoesNotStopLaterOnes(t *testing.T) {
 	}
 }
 
+// One that is left out of all lists would take its room for ever.
+func TestSnapshotThatCannotBeReadGoesWithTheOldOnes(t *testing.T) {
+	s := testSnapshots(t, t.TempDir())
+	foreign := filepath.Join(s.path, "lost+found")
+	must(t, os.Mkdir(foreign, 0o700))
+	damaged := writeSnapshot(t, s, &raft.SnapshotMeta{Index: 10, Term: 1}, "state")
+	writeBytes(t, filepath.Join(s.path, damaged, metaSum), 0, '!')
+	writeSnapshot(t, s, &raft.SnapshotMeta{Index: 20, Term: 1}, "state")
+	if found, _ := exists(filepath.Join(s.path, damaged)); !found {
+		t.Error("it has gone while there is one other only")
+	}
+	writeSnapshot(t, s, &raft.SnapshotMeta{Index: 30, Term: 1}, "state")
+	if got := indexes(t, s); len(got) != 2 || got[0] != 30 || got[1] != 20 {
+		t.Errorf("snapshots %v, want 30 and 20", got)
+	}
+	if ids, _ := s.names(); len(ids) != 3 {
+		t.Errorf("directories %v, want two and the foreign one", ids)
+	}
+}
+
 func TestUnfinishedSnapshotsLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := testSnapshots(t, dir)
