@@ -16,17 +16,25 @@ import (
 	"github.com/coordd/coord/test/internal/smalldisk"
 )
 
-// smallDiskSettings fit servers onto disks of diskBytes.
+// diskBytes is the size of a small disk, smallDiskSettings fit servers onto it.
 const (
 	diskBytes         = 96 << 20
-	smallDiskSettings = "raft: {disk_reserve: 8MiB, snapshot_log_size: 4MiB, write_deadline: 3s}\n"
+	smallDiskSettings = "raft: {disk_reserve: 8MiB, snapshot_log_size: 4MiB, write_deadline: %v}\n"
 )
 
-// startOnDisks runs three servers, each on a file system of its own.
-func startOnDisks(t *testing.T) (*processes, map[*process]*smalldisk.Disk) {
+// A machine that is busy with other disks can keep a sound one from answering for
+// seconds: where no disk hangs, none is given up for that.
+const (
+	noDeadline    = time.Minute
+	shortDeadline = 5 * time.Second
+)
+
+// startOnDisks runs three servers, each on a file system of its own, with that
+// write deadline.
+func startOnDisks(t *testing.T, deadline time.Duration) (*processes, map[*process]*smalldisk.Disk) {
 	t.Helper()
 	skipIfShort(t)
-	c := newProcesses(t, 3, smallDiskSettings)
+	c := newProcesses(t, 3, fmt.Sprintf(smallDiskSettings, deadline))
 	disks := map[*process]*smalldisk.Disk{}
 	for _, p := range c.nodes {
 		d, err := smalldisk.New(filepath.Join(c.dir, p.name+"-disk"), diskBytes)
@@ -141,7 +149,7 @@ func (c *processes) mustRun() {
 // Somebody else fills the disk of one server, of the leader too: the others have
 // room, so clients notice nothing, and nobody ends.
 func TestFullDiskOfOneServerIsNoticedByNobody(t *testing.T) {
-	c, disks := startOnDisks(t)
+	c, disks := startOnDisks(t, noDeadline)
 	w := startCounters(t, c.endpoints(), 4)
 	bulk := dial(t, c.endpoints())
 	for _, which := range []string{"follower", "leader"} {
@@ -171,10 +179,11 @@ func TestFullDiskOfOneServerIsNoticedByNobody(t *testing.T) {
 // heartbeats, releases and ends of sessions go on; nothing that was acknowledged is
 // lost; and with room on one of them everything goes on by itself.
 func TestFullDisksOfAMajorityRefuseWritesWithTheReason(t *testing.T) {
-	c, disks := startOnDisks(t)
-	cl := dial(t, c.endpoints(), client.WithSessionTimeout(4*time.Second))
+	const timeout = 8 * time.Second
+	c, disks := startOnDisks(t, noDeadline)
+	cl := dial(t, c.endpoints(), client.WithSessionTimeout(timeout))
 	leaving := dial(t, c.endpoints())
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience*3*time.Minute)
 	defer cancel()
 	mutex := lock.New(cl, "/lock")
 	held, err := mutex.Acquire(ctx)
@@ -239,7 +248,7 @@ func TestFullDisksOfAMajorityRefuseWritesWithTheReason(t *testing.T) {
 // the others go on. When the disk answers again the process is gone, and a restart
 // joins.
 func TestServerWhoseDiskHangsIsLeftBehind(t *testing.T) {
-	c, disks := startOnDisks(t)
+	c, disks := startOnDisks(t, shortDeadline)
 	w := startCounters(t, c.endpoints(), 4)
 	for _, which := range []string{"leader", "follower"} {
 		p := c.leader()
@@ -278,7 +287,7 @@ func TestServerWhoseDiskHangsIsLeftBehind(t *testing.T) {
 // A disk that fails, or that the kernel has made read-only: the server ends with
 // the reason, the others go on, and after a repair it comes back.
 func TestServerWhoseDiskFailsEndsWithTheReason(t *testing.T) {
-	c, disks := startOnDisks(t)
+	c, disks := startOnDisks(t, noDeadline)
 	w := startCounters(t, c.endpoints(), 4)
 	for what, fail := range map[string]func(*smalldisk.Disk) error{
 		"read-only": (*smalldisk.Disk).ReadOnly, "failing": (*smalldisk.Disk).PowerOff,
