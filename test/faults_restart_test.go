@@ -54,7 +54,7 @@ func TestKillAroundASnapshotLosesNothing(t *testing.T) {
 // writeBulk makes the log grow by so many bytes.
 func writeBulk(t testing.TB, cl *client.Client, bytes int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience*time.Minute)
 	defer cancel()
 	const chunk = 256 << 10
 	for range bytes / chunk {
