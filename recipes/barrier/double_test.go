@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
 // entered is the outcome of an Enter.
@@ -454,10 +455,7 @@ func TestLeaveWithADoneContextGivesThePlaceUp(t *testing.T) {
 // TestWakeUps counts the events of a round of many members.
 func TestWakeUps(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		n := 40
-		if testing.Short() {
-			n = 12
-		}
+		n := rig.Times(40)
 		var outs []<-chan entered
 		for range n - 1 {
 			outs = append(outs, entering(t.Context(), NewDouble(connect(t, c), "/d", n)))
@@ -494,11 +492,7 @@ func TestWakeUps(t *testing.T) {
 // members give up or die and are replaced.
 func TestRandomFaults(t *testing.T) {
 	r := random(t)
-	runs := 6
-	if testing.Short() {
-		runs = 2
-	}
-	for range runs {
+	for range rig.Times(8) {
 		seed := r.Uint64()
 		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) { randomRounds(t, c, seed) })
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/rig"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -95,7 +96,7 @@ func TestLeadersFollowInTheOrderTheyCame(t *testing.T) {
 // and each observer hears of the end of one leader and the beginning of the next.
 func TestAChangeOfLeaderCostsObserversTheSameInAnyQueue(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		const observers, candidates = 20, 10_000
+		observers, candidates := rig.Times(20), rig.Times(10_000)
 		first := campaign(t, New(connect(t, c), "/e"), "first")
 		second := make(chan *Leadership, 1)
 		cl := connect(t, c)

@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/rig"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -19,7 +20,8 @@ import (
 // again; each goes behind the others and always comes back.
 func TestThousandResignationsRequeueAtTheEnd(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		const candidates, terms = 3, 1000
+		const candidates = 3
+		terms := rig.Times(1000)
 		var order []int
 		var inside, count atomic.Int32
 		var last fence.Token
@@ -37,7 +39,7 @@ func TestThousandResignationsRequeueAtTheEnd(t *testing.T) {
 				last = l.FencingToken()
 				order = append(order, i)
 				time.Sleep(time.Second) // the others are in the queue then
-				if count.Add(1) == terms {
+				if int(count.Add(1)) == terms {
 					close(full)
 				}
 				return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
 // begin starts an Acquire in the background and returns when it waits.
@@ -288,7 +289,7 @@ func TestOrderedLockingIsNeverCalledADeadlock(t *testing.T) {
 			cl := connect(t, c)
 			r := rand.New(rand.NewPCG(seed, uint64(i)))
 			wg.Go(func() {
-				for range 15 {
+				for range rig.Times(16) {
 					var held []*Handle
 					for l := range 4 {
 						if r.IntN(2) == 0 {

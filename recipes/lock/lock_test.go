@@ -85,7 +85,7 @@ func TestTokensRiseAndTheQueueIsFair(t *testing.T) {
 // TestEachReleaseWakesOneWaiter counts what the waiters hear and ask.
 func TestEachReleaseWakesOneWaiter(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		const waiters = 30
+		waiters := rig.Times(30)
 		h := acquire(t, New(connect(t, c), "/locks/a"))
 		got := make(chan *Handle, waiters)
 		for range waiters {
@@ -186,7 +186,7 @@ func TestSameNumberIsNoSecondFirst(t *testing.T) {
 // an administrator; the others keep their order and nobody enters early.
 func TestLeavingFromTheMiddle(t *testing.T) {
 	r := rig.Random(t)
-	for range 10 {
+	for range rig.Times(12) {
 		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) {
 			const waiters = 12
 			h := acquire(t, New(connect(t, c), "/l"))

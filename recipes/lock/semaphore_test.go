@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
 // onlySlots fails unless nothing is left of a semaphore but the folder of slots.
@@ -65,7 +66,7 @@ func TestSemaphoreLetsInUpToItsLimitInOrder(t *testing.T) {
 func TestAFreeSlotWakesOneWaiter(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
 		ctx := t.Context()
-		const waiters = 20
+		waiters := rig.Times(20)
 		h := ask(t, ctx, "holder", NewSemaphore(connect(t, c), "/s", 1).Acquire).wantGranted(t)
 		var all []*asked
 		for i := range waiters {

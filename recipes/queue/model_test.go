@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
 // ledger is what is known of each item, by what the callers were told.
@@ -80,11 +81,7 @@ func (l *ledger) finish(it *Item, err error) {
 // answers are lost, workers give up, give back, forget items, and die.
 func TestRandomSchedule(t *testing.T) {
 	r := random(t)
-	runs := 6
-	if testing.Short() {
-		runs = 2
-	}
-	for range runs {
+	for range rig.Times(8) {
 		seed := r.Uint64()
 		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) { randomRun(t, c, seed) })
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/coordtest"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
 // TestTimesThatTheClusterKeeps on a real server: a delay, and the retention of a
@@ -134,7 +135,7 @@ func TestNextTakeSeesWhatWentBefore(t *testing.T) {
 		b := New(c.Dial(), "/q")
 		put(t, b, "1")
 		put(t, b, "2")
-		for i := range 40 {
+		for i := range rig.Times(40) {
 			cl := c.Dial()
 			first := take(t, New(cl, "/q"))
 			second := take(t, b)

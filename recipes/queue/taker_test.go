@@ -14,12 +14,13 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/recipes/internal/rig"
 )
 
 // TestOnePutWakesOneTaker counts what many idle takers hear and ask.
 func TestOnePutWakesOneTaker(t *testing.T) {
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
-		const takers = 60
+		takers := rig.Times(60)
 		got := make(chan *Item, takers)
 		for range takers {
 			q := New(connect(t, c), "/q")
@@ -66,7 +67,7 @@ func TestTakeDoesNotListTheQueue(t *testing.T) {
 		q := New(cl, "/q")
 		put(t, q, "0")
 		var wg sync.WaitGroup
-		const items = 2000
+		items := rig.Times(2000)
 		for i := 1; i < items; i++ {
 			wg.Go(func() { put(t, q, fmt.Sprint(i)) })
 		}

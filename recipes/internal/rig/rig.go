@@ -23,6 +23,15 @@ func Fake(t *testing.T, n int, f func(t *testing.T, c *fakecoord.Cluster)) {
 	synctest.Test(t, func(t *testing.T) { f(t, fakecoord.New(t, n)) })
 }
 
+// Times is n, or with -short a quarter of it: how often something is done, or how
+// many take part, where a few show the same and many make sure.
+func Times(n int) int {
+	if testing.Short() {
+		return n / 4
+	}
+	return n
+}
+
 // Connect returns a client that ends with the test.
 func Connect(t *testing.T, c *fakecoord.Cluster, opts ...client.Option) *client.Client {
 	t.Helper()
