@@ -4,7 +4,7 @@ GO ?= go
 FUZZTIME ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test quick race fuzz chaos bench lint tools setup setup-test proto clean
+.PHONY: help build run demo test quick race fuzz chaos soak bench lint tools setup setup-test proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -6,8 +6,8 @@
 # usage: scripts/soak.sh
 #
 # SOAK       for how long (1h)
-# SEED       the first seed; a new one without it. To repeat a run that failed:
-#            go test ./test/sim -run TestRandomSchedules -runs 1 -seed N
+# SEED       the first seed; a new one without it. A run that fails prints the
+#            command that repeats it
 # KEEP       the directory for failing runs (soak)
 # GO         the go command (go)
 set -euo pipefail
@@ -17,6 +17,7 @@ GO=${GO:-go}
 SOAK=${SOAK:-1h}
 KEEP=${KEEP:-$PWD/soak}
 mkdir -p "$KEEP"
+KEEP=$(cd "$KEEP" && pwd) # the tests run elsewhere
 echo "== simulated clusters for $SOAK; what fails is kept in $KEEP" >&2
 exec "$GO" test ./test/sim -count=1 -timeout 0 -v -run '^TestRandomSchedules$' \
   -soak "$SOAK" -seed "${SEED:-0}" -keep "$KEEP"

@@ -13,6 +13,14 @@ type Config struct {
 	Seed uint64
 	// Servers is how many servers with a vote there are; 3.
 	Servers int
+	// Spares is how many servers may join later, as voters; none.
+	Spares int
+	// Observers is how many servers without a vote there are; none. Some clients know
+	// no other servers.
+	Observers int
+	// Steady lets faults happen to one server at a time, and never to the leader: then
+	// the first one has to lead to the end.
+	Steady bool
 	// Clients is how many clients make the load; 5.
 	Clients int
 	// Length is the simulated time for which things go wrong; 20 minutes.
@@ -38,11 +46,17 @@ func (c Config) withDefaults() Config {
 	c.Clients = cmp.Or(c.Clients, 5)
 	c.Length = cmp.Or(c.Length, 20*time.Minute)
 	c.Pace = cmp.Or(c.Pace, 4*time.Second)
+	if c.Steady && c.Kinds == nil {
+		c.Kinds = steadyKinds
+	}
 	if c.Plan == nil {
 		c.Plan = Plan(c)
 	}
 	return c
 }
+
+// hosts is how many machines for servers there are.
+func (c Config) hosts() int { return c.Servers + c.Spares + c.Observers }
 
 // paces is a time in proportion to the pace.
 func (c Config) paces(n float64) time.Duration { return time.Duration(n * float64(c.Pace)) }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 )
@@ -14,12 +12,17 @@ import (
 // closed.
 func (w *world) trouble() {
 	var steps sync.WaitGroup
+	do := w.carryOut
+	if w.cfg.Steady {
+		do = w.alone
+		steps.Go(w.guardReign)
+	}
 	for _, s := range w.cfg.Plan {
 		steps.Go(func() {
 			if !w.sleep(s.At - time.Since(w.began)) {
 				return
 			}
-			done := w.do(s)
+			done := do(s)
 			w.note("%s is over: %v", s, done)
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -45,12 +48,16 @@ func (w *world) sleep(d time.Duration) bool {
 	}
 }
 
-// do does one step from its beginning to its end. It returns false if there was
+// carryOut does one step from its beginning to its end. It returns false if there was
 // nothing to be done, because another fault was there first.
-func (w *world) do(s Step) bool {
+func (w *world) carryOut(s Step) bool {
 	w.note("%s begins", s)
 	switch s.Kind {
-	case Kill, KillInWrite, PowerLoss, Restart, Wipe, Remove, HangDisk:
+	case Grow:
+		return w.grow()
+	case Shrink:
+		return w.shrink(s)
+	case Kill, KillInWrite, PowerLoss, Restart, Wipe, Remove, HangDisk, Replace, Move, Turn:
 		return w.endAndStart(s)
 	case PowerOff:
 		return w.powerOff(s)
@@ -84,7 +91,7 @@ func (w *world) endAndStart(s Step) bool {
 	}
 	defer h.release()
 	p := h.running()
-	if p == nil || (s.Kind == Wipe || s.Kind == Remove) && !w.mayWipe() {
+	if p == nil {
 		return false
 	}
 	switch s.Kind {
@@ -99,12 +106,15 @@ func (w *world) endAndStart(s Step) bool {
 	case HangDisk:
 		return w.hang(h, p, s)
 	case Wipe:
-		defer w.wiping.Unlock()
-		w.wipe(h, p, s)
-		return true
+		return w.wipe(h, s)
 	case Remove:
-		defer w.wiping.Unlock()
-		return w.remove(h, p, s)
+		return w.remove(h, s)
+	case Replace:
+		return w.replace(h, s)
+	case Move:
+		return w.move(h, p, s)
+	case Turn:
+		return w.turn(h, p, s)
 	default: // Kill
 		p.kill()
 	}
@@ -134,7 +144,7 @@ func (w *world) killInWrite(p *process, d death) {
 
 // hang holds the disk up for longer than a server endures.
 func (w *world) hang(h *host, p *process, s Step) bool {
-	resume := h.stall()
+	resume := h.disk.Stall()
 	defer resume()
 	t := time.NewTimer(max(s.Lasts, w.cfg.paces(writeDeadline+3)))
 	defer t.Stop()
@@ -149,51 +159,25 @@ func (w *world) hang(h *host, p *process, s Step) bool {
 	return true
 }
 
-// mayWipe says that one disk may go: all servers are there and have a vote, and
-// no other disk was lost that is not made up for. Then wiping is locked.
-func (w *world) mayWipe() bool {
-	if !w.wiping.TryLock() {
+// wipe takes the disk of a server away, and waits until the new one is what the old
+// one was.
+func (w *world) wipe(h *host, s Step) bool {
+	was := h.is()
+	if !w.mayLose(h) {
 		return false
 	}
-	if w.whole() != nil {
-		w.wiping.Unlock()
-		return false
-	}
-	return true
-}
-
-// wipe takes the disk of a server away, and waits until the new one has a vote.
-func (w *world) wipe(h *host, p *process, s Step) {
-	p.kill()
-	<-p.done
-	if err := os.RemoveAll(filepath.Join(h.dir, "data")); err != nil {
-		w.wrong("%v", err)
-	}
+	defer w.changing.Unlock()
+	w.vacate(h)
 	w.sleep(s.Lasts)
-	w.revive(h)
-	for w.whole() != nil && w.sleep(w.cfg.paces(2)) {
-	}
-}
-
-// remove takes a server out of the cluster. If nobody knows whether that was done,
-// its disk goes all the same: what was removed cannot come back with it.
-func (w *world) remove(h *host, p *process, s Step) bool {
-	other := w.hosts[(h.index+1)%len(w.hosts)].running()
-	if other == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.paces(30))
-	defer cancel()
-	_, err := other.server.Node().RemoveMember(ctx, h.name, false)
-	w.note("remove %s: %v", h.name, err)
-	w.wipe(h, p, s)
-	return err == nil
+	w.comeBack(h, was)
+	w.awaitWhole()
+	return true
 }
 
 // powerOff kills all servers, and starts them one after the other.
 func (w *world) powerOff(s Step) bool {
 	var taken []*host
-	for _, h := range w.hosts {
+	for _, h := range w.present() {
 		if h.claim() {
 			defer h.release()
 			taken = append(taken, h)
@@ -222,10 +206,8 @@ func (w *world) disturb(s Step) (undo func()) {
 	if s.Kind == CutClient {
 		return w.net.Cut(w.riders[s.A%len(w.riders)].hostName(), w.server(s.B).name)
 	}
-	a, b := w.server(s.A), w.server(s.B)
-	if a == b {
-		b = w.server(b.index + 1)
-	}
+	a := w.server(s.A)
+	b := w.other(a, s.B)
 	switch s.Kind {
 	case Freeze:
 		return w.net.Freeze(a.name)
@@ -270,7 +252,7 @@ func (h *host) impair(s Step) (undo func()) {
 		h.set(func(h *host) { h.slow += s.Size })
 		return func() { h.set(func(h *host) { h.slow -= s.Size }) }
 	case StallDisk:
-		return h.stall()
+		return h.disk.Stall()
 	case Scramble:
 		h.set(func(h *host) { h.wild = true })
 		return func() { h.set(func(h *host) { h.wild = false }) }

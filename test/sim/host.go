@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coordd/coord/cluster"
+	"github.com/coordd/coord/internal/stall"
 	"github.com/coordd/coord/server"
 )
 
@@ -18,19 +20,24 @@ type host struct {
 	index int
 	name  string
 	dir   string
+	// watcher: it is an observer, or was one.
+	watcher bool
+	disk    stall.Disk
 
 	mu      sync.Mutex    // guards below
+	part    part          // what it is meant to be
+	port    int           // of its peer port
 	busy    bool          // one fault at a time ends or starts the server
 	step    time.Duration // of the wall clock
-	stalls  int
-	moving  chan struct{} // closed when no stall is left; nil: there is none
 	slow    time.Duration // what each write takes in addition
 	applies time.Duration // what the apply of each entry takes
 	deaf    bool          // reports are lost
 	wild    bool          // what is forwarded is repeated and reordered
 	rnd     *rand.Rand
 	process *process // nil before the first start
-	raise   func()   // lets the host onto the network again after a death
+	// peers and observers are what its configuration file lists.
+	peers, observers []cluster.Peer
+	raise            func() // lets the host onto the network again after a death
 }
 
 // death is how a write to the disk ends the process.
@@ -45,6 +52,7 @@ const (
 // process is one life of a server.
 type process struct {
 	host   *host
+	id     string // name~incarnation
 	server *server.Server
 	cancel context.CancelFunc
 	done   chan struct{} // closed when nothing of it runs
@@ -53,6 +61,7 @@ type process struct {
 	mu   sync.Mutex // guards below
 	dead bool       // killed: nothing that it does is seen
 	doom death
+	over time.Time     // when it ended; zero while it runs
 	died chan struct{} // closed at its death
 }
 
@@ -66,10 +75,11 @@ func (h *host) start() error {
 		return fmt.Errorf("%s does not start: %w", h.name, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p.server, p.cancel = s, cancel
+	p.id, p.server, p.cancel = s.Node().Status().ID, s, cancel
 	go func() {
 		defer close(p.done)
 		p.err = s.Run(ctx)
+		p.ended()
 	}()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,11 +123,16 @@ func (h *host) release() {
 	h.busy = false
 }
 
+// current is the newest process, nil before the first start.
+func (h *host) current() *process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.process
+}
+
 // running is the process if it lives, else nil.
 func (h *host) running() *process {
-	h.mu.Lock()
-	p := h.process
-	h.mu.Unlock()
+	p := h.current()
 	if p == nil || p.isDead() {
 		return nil
 	}
@@ -135,6 +150,22 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
+// ended notes when it did, once.
+func (p *process) ended() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over.IsZero() {
+		p.over = time.Now()
+	}
+}
+
+// ranAfter says that it ran at that moment, or later.
+func (p *process) ranAfter(t time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over.IsZero() || p.over.After(t)
+}
+
 // kill ends the process as kill -9 does: its connections break, it hands nothing
 // over, and nothing more reaches its disk. It returns at once; done says when the
 // rest of it is gone.
@@ -146,6 +177,7 @@ func (p *process) kill() {
 	}
 	p.dead = true
 	p.mu.Unlock()
+	p.ended()
 	h := p.host
 	up := h.w.net.Down(h.name)
 	h.mu.Lock()
@@ -155,13 +187,15 @@ func (p *process) kill() {
 	p.cancel()
 }
 
-// revive starts a server that was killed, or has ended.
+// revive starts a server that was killed, or has ended, or never ran.
 func (h *host) revive() error {
 	h.mu.Lock()
 	p, raise := h.process, h.raise
 	h.raise = nil
 	h.mu.Unlock()
-	<-p.done
+	if p != nil {
+		<-p.done
+	}
 	if raise != nil {
 		raise()
 	}
@@ -195,14 +229,9 @@ func (p *process) doomed(d death) {
 func (p *process) beforeWrite() error {
 	h := p.host
 	h.mu.Lock()
-	moving, pause := h.moving, h.w.cfg.paces(writePaces)+h.slow
+	pause := h.w.cfg.paces(writePaces) + h.slow
 	h.mu.Unlock()
-	if moving != nil {
-		select {
-		case <-moving:
-		case <-p.died: // the system lets go of what a dead process waits for
-		}
-	}
+	h.disk.Wait(p.died) // the system lets go of what a dead process waits for
 	time.Sleep(pause)
 	p.mu.Lock()
 	doom, dead := p.doom, p.dead
@@ -233,30 +262,10 @@ func (p *process) written() error {
 // fatal is where a process ends that does not trust its disk or its state.
 func (p *process) fatal(err error) {
 	h := p.host
-	h.mu.Lock()
-	expected := h.stalls > 0
-	h.mu.Unlock()
-	if !p.isDead() && !expected {
+	if !p.isDead() && !h.disk.Stalled() {
 		h.w.wrong("%s has cut itself off: %v", h.name, err)
 	}
 	p.kill()
-}
-
-// stall holds the disk up until resume.
-func (h *host) stall() (resume func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stalls++; h.stalls == 1 {
-		h.moving = make(chan struct{})
-	}
-	return sync.OnceFunc(func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.stalls--; h.stalls == 0 {
-			close(h.moving)
-			h.moving = nil
-		}
-	})
 }
 
 // set changes something of the host.

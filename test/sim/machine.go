@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -17,6 +18,8 @@ import (
 type machine struct {
 	host string
 	born time.Time
+	// target is what it dials; "" for all servers.
+	target string
 
 	mu      sync.Mutex // guards below
 	stopped time.Duration
@@ -74,9 +77,13 @@ func (w *world) dial(host string, timeout time.Duration) (*client.Client, error)
 // dialFrom connects a client of a machine. Programs with an identity end the
 // session that they had before.
 func (w *world) dialFrom(m *machine, identity string, timeout time.Duration) (*client.Client, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.paces(200))
+	patience := 200.0
+	if m.target != "" {
+		patience = 900 // all that it knows may be away together
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.cfg.paces(patience))
 	defer cancel()
-	c, err := client.Dial(ctx, w.target(),
+	c, err := client.Dial(ctx, cmp.Or(m.target, w.target()),
 		client.WithClock(m.now), client.WithLogger(w.clientLog), client.WithSessionTimeout(timeout), client.WithSessionName(m.host), client.WithIdentity(identity),
 		w.history.Tap(),
 		client.WithRetry(client.Backoff{Min: w.cfg.paces(0.25), Max: w.cfg.paces(5)}),

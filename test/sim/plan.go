@@ -29,6 +29,17 @@ const (
 	// Remove takes a server out of the cluster as an operator does; it comes back
 	// with an empty disk, and joins as a new one.
 	Remove Kind = "remove"
+	// Grow starts new servers, so that there are more, and an odd number.
+	Grow Kind = "grow"
+	// Shrink takes two servers out for good.
+	Shrink Kind = "shrink"
+	// Replace loses a machine for good, and lets a new one of another name take its
+	// place.
+	Replace Kind = "replace"
+	// Move gives a server another address, with its disk or without.
+	Move Kind = "move"
+	// Turn makes a voter of an observer, or an observer of it again.
+	Turn Kind = "turn"
 	// Freeze makes a server stand still for a while, as SIGSTOP does.
 	Freeze Kind = "freeze"
 	// Isolate cuts a server off from all others and all clients.
@@ -108,6 +119,11 @@ var chances = []chance{
 	{Restart, 6, 0.1, 10, 0, 0},
 	{Wipe, 3, 0.1, 5, 0, 0},
 	{Remove, 3, 0.1, 5, 0, 0},
+	{Grow, 6, 0, 0, 0, 0},
+	{Shrink, 4, 0.1, 20, 0, 0},
+	{Replace, 2, 0.1, 5, 0, 0},
+	{Move, 3, 0.1, 10, 0, 0},
+	{Turn, 3, 0.1, 5, 0, 0},
 	{Freeze, 8, 0.3, 30, 0, 0},
 	{Isolate, 8, 0.3, 40, 0, 0},
 	{Cut, 6, 0.3, 40, 0, 0},
@@ -144,7 +160,7 @@ func Plan(c Config) []Step {
 	c = c.withDefaults()
 	rnd := rand.New(rand.NewPCG(c.Seed, 1))
 	may := slices.DeleteFunc(slices.Clone(chances), func(x chance) bool {
-		return c.Kinds != nil && !slices.Contains(c.Kinds, x.kind)
+		return c.Kinds != nil && !slices.Contains(c.Kinds, x.kind) || !c.possible(x.kind)
 	})
 	plan := []Step{}
 	at := 5.0 // paces
@@ -161,18 +177,30 @@ func Plan(c Config) []Step {
 	return plan
 }
 
+// possible says that there are machines for a fault.
+func (c Config) possible(k Kind) bool {
+	switch k {
+	case Grow, Shrink, Replace:
+		return c.Spares > 0
+	case Turn:
+		return c.Observers > 0
+	default:
+		return true
+	}
+}
+
 // step draws one fault.
 func (c Config) step(rnd *rand.Rand, may []chance, at float64) Step {
 	x := pick(rnd, may)
 	s := Step{At: c.paces(at), Kind: x.kind, Lasts: c.paces(between(rnd, x.least, x.most)), Size: c.paces(between(rnd, x.smallest, x.big))}
-	s.A = rnd.IntN(c.Servers)
-	s.B = (s.A + 1 + rnd.IntN(c.Servers-1)) % c.Servers
+	s.A = rnd.IntN(c.hosts())
+	s.B = (s.A + 1 + rnd.IntN(max(c.hosts()-1, 1))) % c.hosts()
 	switch {
 	case x.kind == StepClock && rnd.IntN(2) == 0:
 		s.Size = -s.Size
 	case x.kind == CutClient || x.kind == PauseClient || x.kind == LoseClient || x.kind == EndSession:
 		s.A = rnd.IntN(c.Clients)
-		s.B = rnd.IntN(c.Servers)
+		s.B = rnd.IntN(c.hosts())
 	case rnd.IntN(3) == 0: // leaders deserve more than their share
 		s.A = Leader
 	}

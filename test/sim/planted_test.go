@@ -3,7 +3,11 @@
 package sim
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coordd/coord/internal/check"
@@ -19,8 +23,28 @@ func TestWatchThatFallsSilentIsFound(t *testing.T) {
 		c.Length = c.withDefaults().paces(60)
 		out := Run(t, c)
 		if slices.ContainsFunc(out.Violations, func(v check.Violation) bool { return v.Rule == check.RuleWatch }) {
+			wantKept(t, c, out)
 			return
 		}
 	}
 	t.Error("it was not found in 10 runs")
+}
+
+// wantKept checks that all is there that is needed to look into a failure: the command
+// that repeats it, the schedule, the history, a drawing, and what the servers have said.
+func wantKept(t *testing.T, c Config, out Outcome) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"plan.txt": string(Reset), "history.jsonl": `"kind":"opened"`, "log.txt": "node=n2", "timeline*.txt": "/",
+		"violations.txt": fmt.Sprintf("go test ./test/sim -count=1 -timeout 0 -v -run '^%s$' -seed %d", t.Name(), c.Seed),
+	} {
+		found, err := filepath.Glob(filepath.Join(out.Kept, name))
+		if err != nil || len(found) == 0 {
+			t.Errorf("no %s in %s: %v", name, out.Kept, err)
+			continue
+		}
+		if got, err := os.ReadFile(found[0]); err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%s: %v; it does not have %q", found[0], err, want)
+		}
+	}
 }

@@ -45,6 +45,7 @@ func (r *rider) reborn() (*machine, chan struct{}) {
 	defer r.mu.Unlock()
 	r.lives++
 	r.machine = newMachine(fmt.Sprintf("c%d-%d", r.number, r.lives))
+	r.machine.target = r.w.targetOf(r.number)
 	r.vanished = make(chan struct{})
 	return r.machine, r.vanished
 }

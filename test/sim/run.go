@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,6 +24,11 @@ type Outcome struct {
 	Simulated time.Duration
 	// Records is how long the history is.
 	Records int
+	// History is what the clients have done and seen.
+	History *check.History
+	// AtObservers is how many reads were answered, and events told, to clients that
+	// know only observers.
+	AtObservers int
 	// Happened counts the faults that were really done.
 	Happened map[Kind]int
 	// Kept is the directory with history, logs and seed; "" if nothing is wrong.
@@ -36,15 +42,17 @@ type Outcome struct {
 func Run(t *testing.T, cfg Config) (out Outcome) {
 	t.Helper()
 	cfg = cfg.withDefaults()
+	name := t.Name() // of the test, not of the bubble
 	var w *world
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(t, cfg)
+		w.again = again(name, cfg)
 		w.run()
 		out.Simulated = time.Since(w.began)
 	})
 	w.assess(&out) // the search for an order needs a clock that goes on
 	if len(out.Wrong) > 0 {
-		t.Logf("seed %d: history and logs are in %s", cfg.Seed, out.Kept)
+		t.Logf("seed %d: history, drawings and logs are in %s; to repeat it:\n%s", cfg.Seed, out.Kept, w.again)
 	}
 	return out
 }
@@ -147,7 +155,7 @@ func (w *world) judge() {
 	_ = cl.Close()
 	w.history.Wait()
 	if w.until(100, "all servers have come to the same state", w.agreed) {
-		for _, h := range w.hosts {
+		for _, h := range w.present() {
 			digest, _, _ := h.process.server.Node().Machine().Digest()
 			w.history.Digest(h.name, fmt.Sprintf("%016x", digest))
 		}
@@ -172,7 +180,8 @@ func (w *world) end() {
 
 // assess looks at the history, and keeps what is needed to look into a failure.
 func (w *world) assess(out *Outcome) {
-	out.Records, out.Happened = w.history.Len(), w.happened
+	out.Records, out.Happened, out.History = w.history.Len(), w.happened, w.history
+	out.AtObservers = w.atObservers()
 	out.Violations = check.Check(w.history, check.Options{Bound: w.cfg.paces(boundPaces)})
 	for _, v := range out.Violations {
 		w.wrong("%v", v)
@@ -180,6 +189,20 @@ func (w *world) assess(out *Outcome) {
 	if out.Wrong = w.failures; len(out.Wrong) > 0 {
 		out.Kept = w.keep(out)
 	}
+}
+
+// atObservers counts what clients that know only observers have seen.
+func (w *world) atObservers() (n int) {
+	for _, r := range w.history.Records() {
+		var rider, life int
+		if _, err := fmt.Sscanf(r.Client, "c%d-%d", &rider, &life); err != nil || !w.cfg.onlyObservers(rider) {
+			continue
+		}
+		if r.Kind == check.Event || (r.Kind == check.Get || r.Kind == check.Children) && r.Outcome == check.Done {
+			n++
+		}
+	}
+	return n
 }
 
 // boundPaces is how much later than at its deadline the end of a session may take
@@ -194,10 +217,18 @@ func (w *world) keep(out *Outcome) string {
 	if base == "" {
 		base = os.TempDir()
 	}
-	dir := filepath.Join(base, fmt.Sprintf("coord-sim-%d", w.cfg.Seed))
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return err.Error()
+	}
+	dir, err := os.MkdirTemp(base, fmt.Sprintf("coord-sim-%d-", w.cfg.Seed)) // many tests have the same seed
+	if err != nil {
+		return err.Error()
+	}
 	notes := []string{
 		fmt.Sprintf("seed %d", w.cfg.Seed),
-		fmt.Sprintf("%d servers, %d clients, %s at a pace of %s", w.cfg.Servers, w.cfg.Clients, w.cfg.Length, w.cfg.Pace),
+		fmt.Sprintf("%d servers, %d more to join, %d observers, %d clients, %s at a pace of %s", w.cfg.Servers, w.cfg.Spares,
+			w.cfg.Observers, w.cfg.Clients, w.cfg.Length, w.cfg.Pace),
+		"to repeat it: " + w.again,
 	}
 	if err := check.Save(dir, w.history, out.Violations, append(notes, out.Wrong...)...); err != nil {
 		return err.Error()
@@ -209,6 +240,23 @@ func (w *world) keep(out *Outcome) string {
 	}
 	return dir
 }
+
+// again is the command that makes a run of a test once more. Random runs find their
+// configuration by the seed.
+func again(test string, cfg Config) string {
+	parts := strings.Split(test, "/")
+	runs := ""
+	if parts[0] == randomTest {
+		parts, runs = parts[:1], " -runs 1"
+	}
+	if testing.Short() {
+		runs += " -short"
+	}
+	return fmt.Sprintf("go test ./test/sim -count=1 -timeout 0 -v -run '^%s$' -seed %d%s", strings.ReplaceAll(strings.Join(parts, "$/^"), "'", "."), cfg.Seed, runs)
+}
+
+// randomTest is the test that draws seeds.
+const randomTest = "TestRandomSchedules"
 
 // Must runs a cluster and fails the test if anything is wrong.
 func Must(t *testing.T, cfg Config) Outcome {

@@ -43,8 +43,17 @@ func TestSameSeedGivesTheSameSchedule(t *testing.T) {
 func variant(seed uint64) Config {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	c := Config{Seed: seed, Servers: 3, Clients: 3 + rnd.IntN(4), Pace: 15 * time.Second, Keep: *keepFlag}
-	if rnd.IntN(4) == 0 {
+	switch rnd.IntN(12) {
+	case 0, 1:
 		c.Servers = 5
+	case 2: // it begins small
+		c.Servers, c.Spares = 1, 4
+	case 3, 4:
+		c.Spares = 2
+	case 5, 6:
+		c.Observers = 1
+	case 7:
+		c.Spares, c.Observers, c.Steady = 2, 1, true
 	}
 	if rnd.IntN(20) == 0 {
 		c.Pace = 200 * time.Millisecond
@@ -59,9 +68,11 @@ func variant(seed uint64) Config {
 // tally adds up what runs have come to.
 type tally struct {
 	mu        sync.Mutex
+	begun     int
 	runs      int
 	simulated time.Duration
 	records   int
+	observed  int
 	happened  map[Kind]int
 }
 
@@ -71,6 +82,7 @@ func (y *tally) add(o Outcome) {
 	y.runs++
 	y.simulated += o.Simulated
 	y.records += o.Records
+	y.observed += o.AtObservers
 	for k, n := range o.Happened {
 		y.happened[k] += n
 	}
@@ -84,7 +96,8 @@ func (y *tally) more(began time.Time) bool {
 	case *soakFlag > 0:
 		return time.Since(began) < *soakFlag
 	case *runsFlag > 0:
-		return y.runs < *runsFlag
+		y.begun++
+		return y.begun <= *runsFlag
 	case testing.Short():
 		return y.simulated < wantedShort
 	}
@@ -120,7 +133,8 @@ func TestRandomSchedules(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d runs, %.0f simulated minutes, %d records, in %s", total.runs, total.simulated.Minutes(), total.records, time.Since(began).Round(time.Second))
+	t.Logf("%d runs, %.0f simulated minutes, %d records, %d of them from observers, in %s", total.runs, total.simulated.Minutes(),
+		total.records, total.observed, time.Since(began).Round(time.Second))
 	for _, k := range slices.Sorted(maps.Keys(total.happened)) {
 		t.Logf("%6d %s", total.happened[k], k)
 	}
@@ -131,5 +145,8 @@ func TestRandomSchedules(t *testing.T) {
 		if total.happened[x.kind] == 0 {
 			t.Errorf("in all runs there was no %s", x.kind)
 		}
+	}
+	if total.observed == 0 {
+		t.Error("in all runs no client was served by an observer")
 	}
 }

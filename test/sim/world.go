@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,16 +33,17 @@ type world struct {
 	cfg     Config
 	net     *memnet.Network
 	hosts   []*host
-	peers   []cluster.Peer
 	riders  []*rider
 	history *check.History
 	journal *journal
 	began   time.Time
+	again   string // the command that repeats the run
 	// clientLog hears only of what should not be.
 	clientLog *slog.Logger
 	healing   chan struct{} // closed when faults are to end
 	rested    chan struct{} // closed when riders that have stopped are to end
-	wiping    sync.Mutex    // only TryLock: one disk at a time
+	changing  sync.Mutex    // only TryLock: one change of the members, or lost disk, at a time
+	calm      sync.Mutex    // only TryLock: one fault at a time, in a steady run
 
 	mu       sync.Mutex // guards below
 	failures []string
@@ -56,12 +60,19 @@ func newWorld(t *testing.T, cfg Config) *world {
 	w.clientLog = slog.New(slog.NewTextHandler(w.journal, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.net.DelayAll(cfg.paces(linkPaces))
 	root := dataDir(t)
-	for i := range cfg.Servers {
-		name := fmt.Sprintf("n%d", i+1)
-		w.peers = append(w.peers, cluster.Peer{Name: name, Address: name + ":7421"})
-		w.hosts = append(w.hosts, &host{
-			w: w, index: i, name: name, dir: filepath.Join(root, name), rnd: rand.New(rand.NewPCG(cfg.Seed, uint64(100+i))),
-		})
+	for i := range cfg.hosts() {
+		h := &host{w: w, index: i, name: fmt.Sprintf("n%d", i+1), port: 7421, rnd: rand.New(rand.NewPCG(cfg.Seed, uint64(100+i)))}
+		switch first := cfg.Servers + cfg.Spares; {
+		case i < cfg.Servers:
+			h.part = voting
+		case i >= first:
+			h.name, h.part, h.watcher = fmt.Sprintf("o%d", i-first+1), observing, true
+		}
+		h.dir = filepath.Join(root, h.name)
+		w.hosts = append(w.hosts, h)
+	}
+	for _, h := range w.present() {
+		w.enrol(h, h.part)
 	}
 	return w
 }
@@ -80,9 +91,11 @@ func dataDir(t *testing.T) string {
 // serverConfig is what all servers have.
 func (w *world) serverConfig(h *host) server.Config {
 	log := slog.New(slog.NewTextHandler(w.journal, nil)).With("node", h.name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	cfg := server.Config{
 		Cluster: cluster.Config{
-			Name: h.name, ClusterName: "sim", Peers: w.peers, Bootstrap: cluster.BootstrapAuto, Logger: log,
+			Name: h.name, ClusterName: "sim", Peers: h.peers, Observers: h.observers, Bootstrap: cluster.BootstrapAuto, Logger: log,
 			Net: cluster.Net{
 				Listen: func(_ context.Context, address string) (net.Listener, error) { return w.net.Listen(address) },
 				Dial:   func(ctx context.Context, address string) (net.Conn, error) { return w.net.Dial(ctx, h.name, address) },
@@ -97,21 +110,30 @@ func (w *world) serverConfig(h *host) server.Config {
 	return cfg
 }
 
-// target is what clients dial.
+// target is what clients dial: also who is not there yet.
 func (w *world) target() string {
-	s := ""
-	for i, h := range w.hosts {
-		if i > 0 {
-			s += ","
-		}
-		s += h.name + ":7420"
+	var all []string
+	for _, h := range w.hosts {
+		all = append(all, h.name+":7420")
 	}
-	return s
+	return strings.Join(all, ",")
+}
+
+// onlyObservers says that a client knows no servers but the observers.
+func (c Config) onlyObservers(client int) bool { return c.Observers > 0 && client%3 == 1 }
+
+// targetOf is what one of the clients dials; "" for all.
+func (w *world) targetOf(client int) string {
+	if !w.cfg.onlyObservers(client) {
+		return ""
+	}
+	all := strings.Split(w.target(), ",")
+	return strings.Join(all[w.cfg.Servers+w.cfg.Spares:], ",")
 }
 
 // start runs all servers and waits until they serve.
 func (w *world) start() bool {
-	for _, h := range w.hosts {
+	for _, h := range w.present() {
 		if err := h.start(); err != nil {
 			w.wrong("%v", err)
 			return false
@@ -120,26 +142,43 @@ func (w *world) start() bool {
 	return w.until(300, "all servers have a vote and serve", w.whole)
 }
 
-// whole says what a server lacks that has no vote, or does not serve.
+// whole says what a server lacks that is not what it is meant to be, or does not
+// serve, and who is a member that should be none.
 func (w *world) whole() error {
-	for _, h := range w.hosts {
+	present := w.present()
+	for _, h := range present {
 		p := h.running()
 		if p == nil {
-			return fmt.Errorf("%s does not run", h.name)
+			return h.whyGone()
 		}
-		if st := p.server.Node().Status(); !st.Voter || !st.Ready {
-			return fmt.Errorf("%s: voter %v, ready %v, leader %q, term %d, applied %d of %d, %s %v",
-				h.name, st.Voter, st.Ready, st.Leader, st.Term, st.AppliedIndex, st.CommitIndex, st.Waiting, st.Checks)
+		if st := p.server.Node().Status(); st.Voter != (h.is() == voting) || !st.Ready || st.Servers != len(present) {
+			return fmt.Errorf("%s: voter %v, ready %v, leader %q, term %d, applied %d of %d, %d of %d members, %s %v", h.name,
+				st.Voter, st.Ready, st.Leader, st.Term, st.AppliedIndex, st.CommitIndex, st.Servers, len(present), st.Waiting, st.Checks)
 		}
 	}
 	return nil
+}
+
+// whyGone says of a host without a process how that has ended.
+func (h *host) whyGone() error {
+	p := h.current()
+	if p == nil {
+		return fmt.Errorf("%s was not started", h.name)
+	}
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s does not run: %w", h.name, cmp.Or(p.err, errDead))
+	default:
+		return fmt.Errorf("%s was killed", h.name)
+	}
 }
 
 // agreed says that all servers have applied the same and come to the same.
 func (w *world) agreed() error {
 	type state struct{ digest, index uint64 }
 	var first state
-	for i, h := range w.hosts {
+	present := w.present()
+	for i, h := range present {
 		p := h.running()
 		if p == nil {
 			return fmt.Errorf("%s does not run", h.name)
@@ -150,7 +189,7 @@ func (w *world) agreed() error {
 			first = s
 		}
 		if s != first {
-			return fmt.Errorf("%s has %x at %d, %s has %x at %d", h.name, s.digest, s.index, w.hosts[0].name, first.digest, first.index)
+			return fmt.Errorf("%s has %x at %d, %s has %x at %d", h.name, s.digest, s.index, present[0].name, first.digest, first.index)
 		}
 	}
 	return nil
@@ -187,16 +226,33 @@ func (w *world) leader() *host {
 	return best
 }
 
-// server is the host that a step means: a follower if it is about the leader and
-// there is none.
+// server is the host that a step means, of those that are there: a follower if it is
+// about the leader and there is none. In a steady run it is never the leader.
 func (w *world) server(n int) *host {
-	if n == Leader {
-		if h := w.leader(); h != nil {
-			return h
-		}
+	present, leader := w.present(), w.leader()
+	switch {
+	case n == Leader && leader != nil && !w.cfg.Steady:
+		return leader
+	case n == Leader:
 		n = 0
 	}
-	return w.hosts[n%len(w.hosts)]
+	h := present[n%len(present)]
+	if w.cfg.Steady && h == leader {
+		h = present[(n+1)%len(present)]
+	}
+	return h
+}
+
+// other is one of the hosts that are there besides a; a if there is no other.
+func (w *world) other(a *host, n int) *host {
+	others := slices.DeleteFunc(w.present(), func(h *host) bool { return h == a })
+	if n == Leader {
+		n = 0
+	}
+	if len(others) == 0 {
+		return a
+	}
+	return others[n%len(others)]
 }
 
 // wrong notes that a promise was broken.
