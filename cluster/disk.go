@@ -115,14 +115,19 @@ func (e *placedError) Unwrap() error { return e.err }
 
 // identityOf reads whose directory it is.
 func identityOf(dir string) (identity, error) {
-	b, err := os.ReadFile(filepath.Join(dir, snapshotDir, identityFile))
+	path := filepath.Join(dir, snapshotDir, identityFile)
+	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return identity{}, fmt.Errorf("%s is not the data directory of a server: %w", dir, err)
 	}
 	if err != nil {
 		return identity{}, err
 	}
-	return decodeIdentity(b)
+	id, err := decodeIdentity(b)
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %w", path, err, errDiskNotWhole)
+	}
+	return id, err
 }
 
 func kindOf(dir string) logStoreKind {

@@ -28,7 +28,7 @@ var (
 // entries, a snapshot in front of them, a vote.
 type specimen struct {
 	kind        logStoreKind
-	segment     int // bytes of one file of the log; 0: all is in one
+	segment     int // bytes of one file of the log
 	dir         string
 	older       string // what it was before the last entries and the last vote
 	first, last uint64
@@ -37,7 +37,7 @@ type specimen struct {
 
 func newSpecimen(t *testing.T, kind logStoreKind) *specimen {
 	t.Helper()
-	return newSpecimenIn(t, kind, 0)
+	return newSpecimenIn(t, kind, 1<<20)
 }
 
 func newSpecimenIn(t *testing.T, kind logStoreKind, segment int) *specimen {
@@ -173,6 +173,12 @@ func position(dice *rand.Rand, b []byte) int {
 // fails the test.
 func (p *specimen) outcome(t *testing.T, dir, what string) error {
 	t.Helper()
+	return p.opened(t, dir, what, func(s *stores) error { return p.readAll(t, s, what) })
+}
+
+// opened reads a directory, if it opens. The error is the first that there was.
+func (p *specimen) opened(t *testing.T, dir, what string, read func(s *stores) error) error {
+	t.Helper()
 	var failed error
 	cfg := p.config(t, dir)
 	cfg.fail = func(err error) { failed = errors.Join(failed, err) }
@@ -188,7 +194,7 @@ func (p *specimen) outcome(t *testing.T, dir, what string) error {
 		return err
 	}
 	defer func() { _ = s.close() }()
-	if err := p.readAll(t, s, what); err != nil {
+	if err := read(s); err != nil {
 		return err
 	}
 	return failed
@@ -437,8 +443,15 @@ func writeBytes(t *testing.T, path string, at int, b ...byte) {
 // judge opens a damaged directory, in a time that a start may take.
 func (p *specimen) judge(t *testing.T, dir, what string) (found bool) {
 	t.Helper()
+	return judged(t, dir, what, func() error { return p.outcome(t, dir, what) })
+}
+
+// judged says whether look has found something, in time and with a message that
+// helps.
+func judged(t *testing.T, dir, what string, look func() error) (found bool) {
+	t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- p.outcome(t, dir, what) }()
+	go func() { done <- look() }()
 	select {
 	case err := <-done:
 		if err == nil {

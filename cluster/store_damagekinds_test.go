@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/metadb"
 )
 
@@ -125,6 +127,74 @@ func TestSnapshotInThePlaceOfAnotherIsFoundOrHarmless(t *testing.T) {
 					func(target string) { must(t, copyFront(other, target)) })
 			}
 		}
+	})
+}
+
+// Who has damaged several files at once is promised less: what backed each other up
+// may be gone in both. But nothing panics, hangs, or ends without a helpful message,
+// and no entry is read as another one.
+func TestDamageOfSeveralFilesNeitherPanicsNorHangs(t *testing.T) {
+	seed := damageDice(t)
+	everySpecimen(t, func(t *testing.T, p *specimen) {
+		dice := rand.New(rand.NewPCG(seed, uint64(p.segment)))
+		var all []string
+		for _, pattern := range p.targets() {
+			files, _ := filepath.Glob(filepath.Join(p.dir, pattern))
+			all = append(all, files...)
+		}
+		slices.Sort(all)
+		found, times := 0, damageTimes(t)/2
+		for range times {
+			dir, done := memoryDir(t)
+			p.copyTo(t, dir)
+			what := ""
+			for range 2 + dice.IntN(3) {
+				rel, _ := filepath.Rel(p.dir, all[dice.IntN(len(all))])
+				what += rel + " " + p.harmSomehow(t, dice, filepath.Join(dir, rel)) + "; "
+			}
+			if judged(t, dir, what, func() error { return p.look(t, dir, what) }) {
+				found++
+			}
+			done()
+		}
+		t.Logf("%d of %d were found", found, times)
+	})
+}
+
+// harmSomehow does any harm to a file, unless another one has emptied it before.
+func (p *specimen) harmSomehow(t *testing.T, dice *rand.Rand, target string) string {
+	if b, err := readFront(target); err != nil || len(b) == 0 {
+		return "is gone"
+	}
+	harms := p.harms()
+	names := slices.Sorted(maps.Keys(harms))
+	name := names[dice.IntN(len(names))]
+	return name + " " + harms[name](t, dice, target)
+}
+
+// look opens a directory and reads all of it.
+func (p *specimen) look(t *testing.T, dir, what string) error {
+	return p.opened(t, dir, what, func(s *stores) error {
+		list, err := s.snaps.List()
+		if err != nil {
+			return err
+		}
+		for _, m := range list {
+			if _, r, err := s.snaps.Open(m.ID); err == nil {
+				_, err = io.Copy(io.Discard, r)
+				must(t, errors.Join(err, r.Close()))
+			}
+		}
+		first, _ := s.log.FirstIndex() // both from memory: cannot fail
+		last, _ := s.log.LastIndex()
+		var l raft.Log
+		for i := max(first, s.log.snapshot().index+1); i <= last; i++ {
+			if err := s.log.GetLog(i, &l); err != nil {
+				return err
+			}
+			p.compare(t, &l, i, what)
+		}
+		return nil
 	})
 }
 
