@@ -131,7 +131,7 @@ func (c *Client) SetAsync(path, data string, version client.Version, done func(e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.begin(Set, path)
-	r.Data, r.Want, r.Seq = data, version, c.h.nextSeq()
+	r.Data, r.Want, r.Seq = data, version, c.h.NextSeq()
 	return c.WriteAsync(func(results []client.OpResult, err error) {
 		if err == nil {
 			r.Stat, r.Zxid = statOf(results[0].Stat), results[0].Stat.Mzxid

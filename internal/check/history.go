@@ -45,8 +45,8 @@ func (h *History) Add(r Record) int {
 	return r.N
 }
 
-// nextSeq numbers what is submitted.
-func (h *History) nextSeq() int64 {
+// NextSeq numbers what is submitted, for Record.Seq.
+func (h *History) NextSeq() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seq++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/internal/check"
+	"github.com/coordd/coord/recipes/election"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -38,6 +39,8 @@ func acts() []act {
 		{6, "lock", (*rider).lock},
 		{4, "read-write lock", (*rider).rwlock},
 		{4, "semaphore", (*rider).semaphore},
+		{4, "lead", (*rider).lead},
+		{2, "ask who leads", (*rider).leader},
 		{1, "close", (*rider).close},
 	}
 }
@@ -262,6 +265,52 @@ func (r *rider) semaphore(ctx context.Context, c *check.Client) error {
 	defer cancel()
 	h, err := c.Acquire(wait, "/sem", check.Slot, 2, lock.NewSemaphore(c.Client, "/sem", 2).Acquire)
 	return r.hold(ctx, h, err)
+}
+
+// electionPath is where all stand for.
+const electionPath = "/election"
+
+// lead stands for a while, and if it is elected tells one thing after the other, and
+// resigns.
+func (r *rider) lead(ctx context.Context, c *check.Client) error {
+	wait, cancel := r.patience(ctx)
+	defer cancel()
+	l, err := c.Campaign(wait, election.New(c.Client, electionPath), r.datum())
+	if err != nil {
+		return err
+	}
+	for range r.rnd.IntN(4) {
+		select {
+		case <-l.Lost():
+			return nil
+		case <-time.After(r.w.cfg.paces(r.rnd.Float64())):
+		}
+		telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.w.cfg.paces(10))
+		_ = l.Proclaim(telling, r.datum()) // a leader that is none any more hears it here
+		cancel()
+	}
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), r.w.cfg.paces(30))
+	defer cancel()
+	return l.Resign(ctx)
+}
+
+func (r *rider) leader(ctx context.Context, c *check.Client) error {
+	err := c.Leader(ctx, election.New(c.Client, electionPath))
+	if errors.Is(err, election.ErrNoLeader) {
+		return nil
+	}
+	return err
+}
+
+// observe is told who leads, over and over.
+func (r *rider) observe(ctx context.Context, c *check.Client) {
+	for ctx.Err() == nil {
+		_ = c.Observe(ctx, election.New(c.Client, electionPath)) // it ends with the session, or is told to
+		select {
+		case <-ctx.Done():
+		case <-time.After(r.w.cfg.Pace):
+		}
+	}
 }
 
 // close ends the session, and with it this life of the rider.

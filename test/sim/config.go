@@ -36,6 +36,10 @@ type Config struct {
 	Plan []Step
 	// Change may change a server's configuration before it starts.
 	Change func(*server.Config)
+	// Beside is what else happens, while all others do what they do; nil: nothing.
+	Beside func(*world)
+	// Slower is how much longer clients think at a time; nil: not.
+	Slower func(at time.Duration) float64
 	// Keep is where a run that fails leaves its history, logs and seed; a
 	// directory in that for temporary files.
 	Keep string
@@ -67,6 +71,7 @@ func (c Config) sessionTimeout() time.Duration { return c.paces(50) }
 // configure puts all times of a server into proportion.
 func (c Config) configure(cfg *server.Config) {
 	k := &cfg.Cluster
+	cfg.ZooKeeper.Address = k.Name + zkPort
 	k.Heartbeat, k.Election, k.Lease = c.Pace, c.Pace, c.Pace/2
 	k.StableBeforeVote = c.paces(5)
 	k.WriteDeadline = c.paces(writeDeadline)

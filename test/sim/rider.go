@@ -28,7 +28,9 @@ type rider struct {
 
 	mu       sync.Mutex // guards below
 	machine  *machine
-	client   *check.Client // nil between two lives
+	client   *check.Client // nil between two lives, and on the ZooKeeper port
+	silent   func()        // records that nothing is heard of this life any more; nil between two
+	cutOff   bool          // it is cut off for good
 	vanished chan struct{} // closed when this life is to end without a word
 	doing    string
 }
@@ -46,7 +48,7 @@ func (r *rider) reborn() (*machine, chan struct{}) {
 	r.lives++
 	r.machine = newMachine(fmt.Sprintf("c%d-%d", r.number, r.lives))
 	r.machine.target = r.w.targetOf(r.number)
-	r.vanished = make(chan struct{})
+	r.vanished, r.cutOff = make(chan struct{}), false
 	return r.machine, r.vanished
 }
 
@@ -74,13 +76,16 @@ func (r *rider) run() {
 // live is one session, from Dial to its end.
 func (r *rider) live(m *machine, vanished chan struct{}) error {
 	r.says("dial")
+	if r.onZooKeeper() {
+		return r.liveZK(m, vanished)
+	}
 	c, err := r.w.dialFrom(m, r.identity(), r.w.cfg.sessionTimeout()*time.Duration(1+r.rnd.IntN(2)))
 	if err != nil {
 		return err
 	}
 	cl := r.w.history.Client(m.host, c)
 	r.mu.Lock()
-	r.client = cl
+	r.client, r.silent = cl, cl.Silent
 	r.mu.Unlock()
 	ctx, end := context.WithCancel(c.Session().Context())
 	defer end()
@@ -88,12 +93,15 @@ func (r *rider) live(m *machine, vanished chan struct{}) error {
 	if r.number%2 == 0 {
 		work.Go(func() { r.watch(ctx, cl) })
 	}
-	r.work(ctx, cl, m, vanished)
+	if r.number%3 == 1 {
+		work.Go(func() { r.observe(ctx, cl) })
+	}
+	r.work(ctx, m, vanished, func(ctx context.Context) error { return r.act(ctx, cl) })
 	r.rest(ctx, vanished)
 	r.says("close")
 	end()
 	r.mu.Lock()
-	r.client = nil
+	r.client, r.silent = nil, nil
 	r.mu.Unlock()
 	_ = cl.Close() // it may be cut off, or over
 	work.Wait()
@@ -101,7 +109,7 @@ func (r *rider) live(m *machine, vanished chan struct{}) error {
 }
 
 // work does one thing after the other.
-func (r *rider) work(ctx context.Context, cl *check.Client, m *machine, vanished chan struct{}) {
+func (r *rider) work(ctx context.Context, m *machine, vanished chan struct{}, act func(context.Context) error) {
 	for ctx.Err() == nil && !r.stopping.Load() {
 		select {
 		case <-vanished:
@@ -111,7 +119,7 @@ func (r *rider) work(ctx context.Context, cl *check.Client, m *machine, vanished
 		case <-time.After(r.think()):
 		}
 		m.awake()
-		if err := r.act(ctx, cl); err == nil || !errors.Is(err, client.ErrUnavailable) && ctx.Err() == nil {
+		if err := act(ctx); err == nil || !errors.Is(err, client.ErrUnavailable) && ctx.Err() == nil {
 			r.answers.Add(1)
 		}
 	}
@@ -142,6 +150,9 @@ func (r *rider) think() time.Duration {
 	if r.rnd.IntN(30) == 0 {
 		p += 40 * r.rnd.Float64()
 	}
+	if f := r.w.cfg.Slower; f != nil {
+		p *= f(time.Since(r.w.began))
+	}
 	return r.w.cfg.paces(p)
 }
 
@@ -164,9 +175,9 @@ func (r *rider) did() string {
 // suffer is what happens to a rider's client.
 func (r *rider) suffer(s Step) bool {
 	r.mu.Lock()
-	m, cl, vanished := r.machine, r.client, r.vanished
+	m, cl, silent, vanished := r.machine, r.client, r.silent, r.vanished
 	r.mu.Unlock()
-	if cl == nil {
+	if silent == nil {
 		return false
 	}
 	switch s.Kind {
@@ -177,7 +188,7 @@ func (r *rider) suffer(s Step) bool {
 		thaw()
 		return true
 	case LoseClient:
-		return r.vanish(m, cl, vanished)
+		return r.vanish(m, silent, vanished)
 	default: // EndSession
 		return r.takeOver(m, cl)
 	}
@@ -193,7 +204,7 @@ func (r *rider) identity() string {
 
 // takeOver ends the session of a rider with an identity by another one's.
 func (r *rider) takeOver(m *machine, cl *check.Client) bool {
-	if r.identity() == "" {
+	if r.identity() == "" || cl == nil {
 		return false
 	}
 	now := r.w.history.Now()
@@ -207,7 +218,7 @@ func (r *rider) takeOver(m *machine, cl *check.Client) bool {
 }
 
 // vanish cuts the client off for good and makes the rider begin anew.
-func (r *rider) vanish(m *machine, cl *check.Client, vanished chan struct{}) bool {
+func (r *rider) vanish(m *machine, silent func(), vanished chan struct{}) bool {
 	r.mu.Lock()
 	select {
 	case <-vanished:
@@ -216,8 +227,9 @@ func (r *rider) vanish(m *machine, cl *check.Client, vanished chan struct{}) boo
 	default:
 	}
 	close(vanished)
+	r.cutOff = true
 	r.mu.Unlock()
 	r.w.net.CutOff(m.host)
-	cl.Silent()
+	silent()
 	return true
 }

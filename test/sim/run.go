@@ -72,6 +72,9 @@ func (w *world) run() {
 		r.atRest = sync.OnceFunc(working.Done)
 		riders.Go(r.run)
 	}
+	if w.cfg.Beside != nil {
+		riders.Go(func() { w.cfg.Beside(w) })
+	}
 	w.trouble()
 	w.settle()
 	for _, r := range w.riders {
