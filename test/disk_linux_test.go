@@ -180,6 +180,7 @@ func TestFullDiskOfOneServerIsNoticedByNobody(t *testing.T) {
 // lost; and with room on one of them everything goes on by itself.
 func TestFullDisksOfAMajorityRefuseWritesWithTheReason(t *testing.T) {
 	const timeout = 8 * time.Second
+	program(t, "coordctl") // now: building it may take longer than a session lives
 	c, disks := startOnDisks(t, noDeadline)
 	cl := dial(t, c.endpoints(), client.WithSessionTimeout(timeout))
 	leaving := dial(t, c.endpoints())
@@ -210,7 +211,10 @@ func TestFullDisksOfAMajorityRefuseWritesWithTheReason(t *testing.T) {
 	if !errors.Is(err, client.ErrDiskFull) || !strings.Contains(err.Error(), full[0].name+": ") || !strings.Contains(err.Error(), "reserve") {
 		t.Errorf("the refusal does not say why: %v", err)
 	}
-	time.Sleep(6 * time.Second) // longer than the session lives without heartbeats
+	if out, code := coordctl(t, c.target(), opsLine(t, "Disks", "coordctl status")...); code != 8 || !strings.Contains(out, full[0].name+" is low on disk: ") || !strings.Contains(out, "writes are refused") {
+		t.Errorf("status: exit code %d: %s", code, out)
+	}
+	time.Sleep(timeout + 2*time.Second) // longer than the session lives without heartbeats
 	if _, err := cl.Get(ctx, "/"); err != nil {
 		t.Errorf("a read: %v", err)
 	}

@@ -141,18 +141,23 @@ func TestClusterGrowsAndShrinksWithoutAnErrorAtAClient(t *testing.T) {
 			c.nodes[i].start()
 		}
 		for _, i := range group {
-			grown := opsLine(t, "Grow", "coordctl wait ready --node n4 --stable 2s --for 2m")
-			grown[2+1] = c.nodes[i].name
+			grown := opsLine(t, "Grow", "coordctl wait ready --node n4 --stable 2s --for 2m", "n4", c.nodes[i].name)
 			if out, code := coordctl(t, c.target(), grown...); code != 0 {
 				t.Fatalf("wait for %s: %s", c.nodes[i].name, out)
 			}
 		}
 	}
 	c.waitVoters(c.nodes[0], time.Minute, "n1", "n2", "n3", "n4", "n5")
+	if out, code := coordctl(t, c.target(), opsLine(t, "Grow", "coordctl members")...); code != 0 || strings.Count(out, "voter")+strings.Count(out, "leader") != 5 {
+		t.Errorf("members: exit code %d: %s", code, out)
+	}
 	load.waitProgress(20 * time.Second)
 	for _, i := range []int{4, 3} {
-		line := opsLine(t, "Shrink", "coordctl members remove n5 --yes")
-		line[2] = c.nodes[i].name
+		name := c.nodes[i].name
+		if out, code := coordctl(t, c.target(), opsLine(t, "Shrink", "coordctl members remove n5 --dry-run", "n5", name)...); code != 0 || !strings.Contains(out, "would") {
+			t.Errorf("members remove --dry-run: exit code %d: %s", code, out)
+		}
+		line := opsLine(t, "Shrink", "coordctl members remove n5 --yes", "n5", name)
 		if out, code := coordctl(t, c.target(), line...); code != 0 || !strings.HasPrefix(out, "removed "+c.nodes[i].name+"~") {
 			t.Fatalf("members remove: exit code %d: %s", code, out)
 		}
@@ -170,13 +175,6 @@ func TestClusterGrowsAndShrinksWithoutAnErrorAtAClient(t *testing.T) {
 		p.start()
 	}
 	c.waitVoters(c.nodes[0], time.Minute, "n1", "n2", "n3")
-}
-
-// opsLine is a coordctl line of docs/ops.md, in words, which must stand there.
-func opsLine(t testing.TB, section, line string) []string {
-	t.Helper()
-	readOps(t).has(t, section, line)
-	return strings.Fields(line)[1:]
 }
 
 func TestDeadServerIsReplacedAsThePageSays(t *testing.T) {

@@ -37,7 +37,6 @@ func (p *process) mustCoordd(args ...string) string {
 func TestRecoverALostQuorum(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 3, "")
-	ops := readOps(t)
 	old := dial(t, c.endpoints(), quiet, client.WithSessionTimeout(5*time.Second))
 	if _, err := old.Create(t.Context(), "/kept", []byte("data")); err != nil {
 		t.Fatal(err)
@@ -59,8 +58,7 @@ func TestRecoverALostQuorum(t *testing.T) {
 	}
 	survivor.stop()
 
-	ops.has(t, "Recover a lost quorum", "coordd recover --config coordd.yaml --preview")
-	out := survivor.mustCoordd("recover", "--config", c.conf, "--preview")
+	out := survivor.mustCoordd(opsLine(t, "Recover a lost quorum", "coordd recover --config coordd.yaml --preview", "coordd.yaml", c.conf)...)
 	for _, want := range []string{"Lost: whatever n1 and n2 acknowledged", "1 session", "Never start n1 or n2"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the preview does not say %q:\n%s", want, out)
@@ -72,8 +70,8 @@ func TestRecoverALostQuorum(t *testing.T) {
 	if out, err := survivor.coordd("recover", "--config", c.conf); err == nil {
 		t.Fatalf("nobody was asked:\n%s", out)
 	}
-	ops.has(t, "Recover a lost quorum", "coordd recover --config coordd.yaml --keep n3")
-	survivor.mustCoordd("recover", "--config", c.conf, "--keep", "n3", "--yes")
+	keep := opsLine(t, "Recover a lost quorum", "coordd recover --config coordd.yaml --keep n3", "coordd.yaml", c.conf)
+	survivor.mustCoordd(append(keep, "--yes")...)
 	inspected := survivor.mustCoordd("inspect", survivor.dataDir(), "--entries", "--json")
 	if !strings.Contains(inspected, `"server":"n3~`) {
 		t.Errorf("inspect says:\n%s", inspected)

@@ -20,18 +20,15 @@ import (
 )
 
 // operator runs the command lines of docs/ops.md against a cluster.
-type operator struct {
-	c   *processes
-	ops *opsPage
-}
+type operator struct{ c *processes }
 
-// ctl runs a coordctl line that stands in a section of docs/ops.md. args are the
-// same with what differs here.
-func (o *operator) ctl(section, line string, args ...string) []byte {
+// ctl runs a coordctl line that stands in a section of docs/ops.md, see opsLine.
+// more is added to it.
+func (o *operator) ctl(section, line string, more []string, differs ...string) []byte {
 	t := o.c.t
 	t.Helper()
-	o.ops.has(t, section, line)
-	return o.must(append([]string{"-e", o.c.target(), "--timeout", "30s"}, args...)...)
+	args := append([]string{"-e", o.c.target(), "--timeout", "30s"}, opsLine(t, section, line, differs...)...)
+	return o.must(append(args, more...)...)
 }
 
 func (o *operator) must(args ...string) []byte {
@@ -127,7 +124,7 @@ func (w *lockWorker) state() (grants int, largest fence.Token) {
 func TestRestoreWhileClientsRun(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 3, "")
-	o := &operator{c, readOps(t)}
+	o := &operator{c}
 	nightly := filepath.Join(t.TempDir(), "nightly.cbk")
 	admin := dial(t, c.endpoints())
 	for path, data := range map[string]string{"/kept": "as it was", "/empty": "", "/locks": ""} {
@@ -161,8 +158,8 @@ func TestRestoreWhileClientsRun(t *testing.T) {
 		})
 	}
 	more("work before the backup")
-	o.ctl("Back up", "coordctl backup save nightly.cbk", "backup", "save", nightly)
-	o.ctl("Back up", "coordctl backup verify nightly.cbk", "backup", "verify", nightly)
+	o.ctl("Back up", "coordctl backup save nightly.cbk", nil, "nightly.cbk", nightly)
+	o.ctl("Back up", "coordctl backup verify nightly.cbk", nil, "nightly.cbk", nightly)
 
 	leader := c.leader()
 	leader.kill() // a leadership more than the backup knows of
@@ -185,7 +182,8 @@ func TestRestoreWhileClientsRun(t *testing.T) {
 	}
 	var done struct{ Zxid string }
 	began := time.Now()
-	if err := json.Unmarshal(o.ctl("Restore", "coordctl backup restore nightly.cbk", "backup", "restore", nightly, "--yes", "--json"), &done); err != nil {
+	restored := o.ctl("Restore", "coordctl backup restore nightly.cbk", []string{"--yes", "--json"}, "nightly.cbk", nightly)
+	if err := json.Unmarshal(restored, &done); err != nil {
 		t.Fatal(err)
 	}
 	ended := time.Now()
@@ -248,7 +246,7 @@ func checkRestored(t *testing.T, all []*lockWorker, began, ended time.Time, z zx
 func TestRestoreOutlivesItsServerAndTheLeader(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 3, "")
-	o := &operator{c, readOps(t)}
+	o := &operator{c}
 	file := filepath.Join(t.TempDir(), "large.cbk")
 	admin := dial(t, c.endpoints())
 	data := make([]byte, 500_000)
@@ -321,12 +319,12 @@ func TestRestoreWithoutAQuorumSaysSo(t *testing.T) {
 	c := startProcesses(t, 3, "")
 	file := filepath.Join(t.TempDir(), "a.cbk")
 	alone := c.nodes[0]
-	(&operator{c, readOps(t)}).must("-e", alone.grpc(), "backup", "save", file)
+	(&operator{c}).must("-e", alone.grpc(), "backup", "save", file)
 	for _, p := range c.nodes[1:] {
 		p.kill()
 	}
 	// A backup can be made all the same.
-	(&operator{c, readOps(t)}).must("-e", alone.grpc(), "backup", "save", file, "--force")
+	(&operator{c}).must("-e", alone.grpc(), "backup", "save", file, "--force")
 	out, err := exec.Command(program(t, "coordctl"), "-e", alone.grpc(), "backup", "restore", file, "--yes").CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 6 || !strings.Contains(string(out), "no quorum") {

@@ -48,7 +48,7 @@ func TestRollingUpgradeIsNotFelt(t *testing.T) {
 		}
 		w.waitProgress(20 * time.Second)
 	}
-	c.coordctl("cluster", "upgrade", "--yes")
+	c.coordctl(append(opsLine(t, "Upgrade", "coordctl cluster upgrade"), "--yes")...)
 	c.expectLevels(2, 2)
 	for _, p := range c.nodes {
 		p.mustSnapshot()
@@ -66,10 +66,12 @@ func TestRollingUpgradeIsNotFelt(t *testing.T) {
 // nothing else is touched before it is ready.
 func (c *processes) replace(p *process, binary string) {
 	c.t.Helper()
+	readOps(c.t).has(c.t, "Upgrade", "systemctl stop coordd") // SIGTERM is what it sends
 	p.stop()
 	p.binary = binary
+	readOps(c.t).has(c.t, "Upgrade", "systemctl start coordd")
 	p.start()
-	c.coordctl("wait", "ready", "--node", p.name, "--stable", "1s", "--for", "90s")
+	c.coordctl(opsLine(c.t, "Upgrade", "coordctl wait ready --node n1 --stable 10s --for 3m", "n1", p.name, "10s", "1s")...)
 }
 
 // coordctl runs the command against all servers and returns what it prints.
@@ -95,7 +97,7 @@ func (c *processes) expectLevels(level, common uint32) (u upgradeState) {
 	c.t.Helper()
 	poll(c.t, 30*time.Second, "levels", func() error {
 		u = upgradeState{}
-		if err := json.Unmarshal([]byte(c.coordctl("cluster", "upgrade", "--dry-run", "--json")), &u); err != nil {
+		if err := json.Unmarshal([]byte(c.coordctl(append(opsLine(c.t, "Upgrade", "coordctl cluster upgrade --dry-run"), "--json")...)), &u); err != nil {
 			return err
 		}
 		if u.Level != level || u.Common != common {
