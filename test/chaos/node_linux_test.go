@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -78,8 +79,28 @@ func (p *node) hasEnded(how *os.ProcessState) {
 	p.r.tell("%s ended: %v", p.name, how)
 }
 
-// stopForPowerCut keeps the server from seeing that its disk goes first.
-func (p *node) stopForPowerCut() { p.Signal(syscall.SIGSTOP) }
+// stopForPowerCut keeps the server from seeing that its disk goes first. Threads
+// stop when they next come by the kernel: on a busy machine a while after the signal.
+func (p *node) stopForPowerCut() {
+	p.Signal(syscall.SIGSTOP)
+	for end := time.Now().Add(10 * time.Second); p.Running() && !p.standsStill() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// standsStill says whether all threads are stopped, or wait for a disk: those stop
+// before they have seen what comes of it.
+func (p *node) standsStill() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid()))
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		at := strings.LastIndexByte(string(text), ')') + 2 // behind the name
+		if err != nil || at >= len(text) || !strings.ContainsRune("TtDZX", rune(text[at])) {
+			return false // if it has ended meanwhile, others may have begun
+		}
+	}
+	return err == nil
+}
 
 // powerCut ends the server and makes its disk forget what was not synced.
 func (p *node) powerCut() error {
