@@ -80,6 +80,15 @@ func (listSnapshot) Release() {}
 type memBackend struct {
 	*raft.InmemStore
 	slow func([]*raft.Log) // nil: at once
+	// slowTerm is called before a term is written.
+	slowTerm func()
+}
+
+func (b *memBackend) SetUint64(key []byte, n uint64) error {
+	if b.slowTerm != nil {
+		b.slowTerm()
+	}
+	return b.InmemStore.SetUint64(key, n)
 }
 
 func (b *memBackend) StoreLogs(l []*raft.Log) error {
@@ -172,7 +181,7 @@ func (c *testCluster) start(n *testNode, conf raft.Configuration, opt testOption
 	if err := raft.BootstrapCluster(cfg, n.log, n.back.InmemStore, n.snaps, n.tr, conf); err != nil {
 		c.t.Fatal(err)
 	}
-	if n.raft, err = raft.NewRaft(cfg, n.fsm, n.log, n.back.InmemStore, n.snaps, n.tr); err != nil {
+	if n.raft, err = raft.NewRaft(cfg, n.fsm, n.log, n.back, n.snaps, n.tr); err != nil {
 		c.t.Fatal(err)
 	}
 	n.tr.setRaft(n.raft)

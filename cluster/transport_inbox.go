@@ -78,6 +78,11 @@ func (g *inbox) run() {
 			case *raft.InstallSnapshotRequest:
 				g.wg.Go(func() { g.snapshot(rpc, req) })
 				continue
+			case *raft.TimeoutNowRequest:
+				if !g.transfer(rpc) {
+					return
+				}
+				continue
 			case *raft.AppendEntriesRequest:
 				skipCovered(req, g.cfg.store.snapshot())
 				if err := g.room(req); err != nil {

@@ -11,9 +11,11 @@ const (
 	// standDoor bounds the wait for messages that Raft is handling when this
 	// server wants to stand.
 	standDoor = 20 * time.Millisecond
+	// transferDoor is the same bound where another server wants this one to lead.
+	transferDoor = 200 * time.Millisecond
 	// standTime bounds the wait for Raft to take its new term, which it writes
 	// to the disk.
-	standTime = 100 * time.Millisecond
+	standTime = 2 * time.Second
 	standLook = 500 * time.Microsecond
 )
 
@@ -52,13 +54,47 @@ func (g *inbox) stand(s *standing) bool {
 	if !g.ask(&raft.TimeoutNowRequest{RPCHeader: g.ownHeader()}) {
 		return false
 	}
-	for until := time.Now().Add(standTime); r.CurrentTerm() == s.term && r.State() == raft.Candidate; {
+	awaitTerm(r, s.term)
+	return r.CurrentTerm() == s.term+1
+}
+
+// awaitTerm waits until Raft, which TimeoutNow has made a candidate, has taken the
+// term after this one.
+//
+// A heartbeat of the old leader must not reach it before. Raft would stay a
+// candidate and note the leader, which it forgets only as a follower: it would
+// refuse every other candidate for ever, as it knows a leader, and if its log is
+// behind theirs, nobody could be elected any more.
+func awaitTerm(r *raft.Raft, term uint64) {
+	for until := time.Now().Add(standTime); r.CurrentTerm() == term && r.State() == raft.Candidate; {
 		if time.Now().After(until) {
-			return false
+			return
 		}
 		time.Sleep(standLook)
 	}
-	return r.CurrentTerm() == s.term+1
+}
+
+// transfer passes on the wish of the leader that this server leads. It reports
+// false if the inbox was closed.
+func (g *inbox) transfer(rpc raft.RPC) bool {
+	r := g.node.Load()
+	if r == nil || r.State() != raft.Follower || !g.door.shut(transferDoor) {
+		return g.pass(rpc)
+	}
+	defer g.door.open()
+	term := r.CurrentTerm()
+	answer := make(chan raft.RPCResponse, 1)
+	if !g.pass(raft.RPC{Command: rpc.Command, RespChan: answer}) {
+		return false
+	}
+	select {
+	case a := <-answer:
+		rpc.RespChan <- a // buffered by the library
+	case <-g.done:
+		return false
+	}
+	awaitTerm(r, term)
+	return true
 }
 
 func (g *inbox) ownHeader() raft.RPCHeader {
