@@ -88,7 +88,7 @@ func TestWatchesAreListedWithoutHoldingUpTheServer(t *testing.T) {
 		var b strings.Builder
 		begin := time.Now()
 		list(&b)
-		if took := time.Since(begin); took > 5*time.Second { // each with each takes minutes
+		if took := time.Since(begin); took > 30*time.Second { // each with each takes minutes
 			t.Errorf("%s took %s", word, took)
 		}
 		lines := strings.Count(b.String(), "\n")
