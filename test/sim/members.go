@@ -344,15 +344,32 @@ func (w *world) turn(h *host, p *process, s Step) bool {
 	return true
 }
 
-// ours makes a change of the membership, and looks whether too few of the voters
-// that there are afterwards can agree on anything: those that were dead all the
-// time cannot have been asked.
+// ours makes a change of the membership, and looks at it as soon as the leader has it:
+// one that has lost its quorum by that leads for half a pace at most.
 func (w *world) ours(change func() error) error {
 	before, began := w.electorate(), time.Now()
-	err := change()
+	done := make(chan error, 1)
+	go func() { done <- change() }()
+	for judged := false; ; {
+		select {
+		case err := <-done:
+			if !judged {
+				w.weigh(before, began)
+			}
+			return err
+		case <-time.After(w.cfg.paces(0.05)):
+			judged = judged || w.weigh(before, began)
+		}
+	}
+}
+
+// weigh looks whether the leader has other voters than before, and whether too few of
+// them can agree on that: those that were dead all the time cannot have been asked. It
+// returns false while nothing has changed.
+func (w *world) weigh(before []string, began time.Time) bool {
 	after := w.electorate()
 	if len(before) == 0 || len(after) == 0 || slices.Equal(before, after) {
-		return err
+		return false
 	}
 	var there []string
 	for _, h := range w.hosts {
@@ -364,7 +381,7 @@ func (w *world) ours(change func() error) error {
 		w.wrong("a step of an operator made %s of %s, and only %s were there to agree",
 			strings.Join(after, ", "), strings.Join(before, ", "), strings.Join(there, ", "))
 	}
-	return err
+	return true
 }
 
 // electorate are the voters in the leader's eyes, nil while nobody leads.
