@@ -142,7 +142,8 @@ func TestRandomSchedules(t *testing.T) {
 		return
 	}
 	for _, x := range chances {
-		if total.happened[x.kind] == 0 {
+		// What few runs have machines for is asked for by fixed schedules.
+		if total.happened[x.kind] == 0 && (Config{}).possible(x.kind) {
 			t.Errorf("in all runs there was no %s", x.kind)
 		}
 	}
