@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -178,6 +179,9 @@ func TestLockPassesSignals(t *testing.T) {
 	}{{"TERM", syscall.SIGTERM}, {"INT", syscall.SIGINT}, {"HUP", syscall.SIGHUP}, {"USR1", syscall.SIGUSR1}} {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
+			if signal.Ignored(s.sig) { // as under nohup(1): who catches a signal hands its default on
+				signal.Notify(make(chan os.Signal, 1), s.sig)
+			}
 			path := "/lsig-" + s.name
 			script := fmt.Sprintf("trap 'echo got; exit 9' %s; echo ready; while :; do sleep 0.01; done", s.name)
 			p := lockCmd(t, path, "sh", "-c", script)
