@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"io"
 	"sync/atomic"
 	"time"
@@ -103,8 +104,14 @@ func (s stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
 	s.node.changed.flash()
 }
 
-// Restore implements raft.FSM.
+// Restore implements raft.FSM. At a start Raft goes back to an older snapshot if the
+// newest cannot be restored. A server of an older release must not: it would serve
+// what was before the upgrade until it comes to the entry that raised the cluster.
 func (s stateMachine) Restore(r io.ReadCloser) error {
+	if f := s.node.restoreFailed.Load(); f != nil && errors.Is(*f, fsm.ErrNewerRelease) {
+		_ = r.Close() // it was only read
+		return *f
+	}
 	s.node.restores.Add(1)
 	defer s.node.restores.Add(-1)
 	err := s.RaftFSM.Restore(r)

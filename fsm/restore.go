@@ -94,8 +94,11 @@ func readHeader(s *summingReader, featureLevel uint32) (header, error) {
 	if [len(snapshotMagic)]byte(p[:]) != snapshotMagic {
 		return header{}, fmt.Errorf("%w: it does not begin as one", ErrBadSnapshot)
 	}
-	if v := binary.LittleEndian.Uint32(p[len(snapshotMagic):]); v == 0 || v > newestSnapshotVersion {
-		return header{}, fmt.Errorf("%w: format version %d, this server knows %d", ErrBadSnapshot, v, newestSnapshotVersion)
+	switch v := binary.LittleEndian.Uint32(p[len(snapshotMagic):]); {
+	case v == 0:
+		return header{}, fmt.Errorf("%w: format version 0", ErrBadSnapshot)
+	case v > newestSnapshotVersion:
+		return header{}, fmt.Errorf("%w: format version %d, this server knows %d: %w", ErrBadSnapshot, v, newestSnapshotVersion, ErrNewerRelease)
 	}
 	n := binary.LittleEndian.Uint32(p[len(snapshotMagic)+4:])
 	if n > maxHeaderBytes {
@@ -114,7 +117,7 @@ func readHeader(s *summingReader, featureLevel uint32) (header, error) {
 
 func checkHeader(h *header, featureLevel uint32) error {
 	if h.featureLevel > featureLevel {
-		return fmt.Errorf("%w: feature level %d, this server knows %d", ErrBadSnapshot, h.featureLevel, featureLevel)
+		return fmt.Errorf("%w: feature level %d, this server knows %d: %w", ErrBadSnapshot, h.featureLevel, featureLevel, ErrNewerRelease)
 	}
 	if h.zxid > maxZxid {
 		return fmt.Errorf("%w: transaction id %s", ErrBadSnapshot, h.zxid)

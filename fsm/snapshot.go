@@ -15,6 +15,10 @@ import (
 // of a version this build does not know.
 var ErrBadSnapshot = errors.New("not a snapshot that can be restored")
 
+// ErrNewerRelease is returned, together with ErrBadSnapshot, for a snapshot that is
+// sound but is of a release with a higher feature level than this one.
+var ErrNewerRelease = errors.New("a newer release wrote it, install that one again")
+
 var snapshotMagic = [8]byte{'c', 'o', 'o', 'r', 'd', 's', 'n', 'p'}
 
 // Image is the state at one instant. It is read by another goroutine while

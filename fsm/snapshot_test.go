@@ -165,7 +165,7 @@ func TestSnapshotOfAnUnknownVersionNamesBoth(t *testing.T) {
 	b := r.snapshot()
 	binary.LittleEndian.PutUint32(b[len(snapshotMagic):], 42)
 	err := r.m.Restore(bytes.NewReader(b))
-	if !errors.Is(err, ErrBadSnapshot) || !strings.Contains(err.Error(), "version 42") || !strings.Contains(err.Error(), "knows 1") {
+	if !errors.Is(err, ErrBadSnapshot) || !errors.Is(err, ErrNewerRelease) || !strings.Contains(err.Error(), "version 42") || !strings.Contains(err.Error(), "knows 1") {
 		t.Fatalf("%v", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestSnapshotOfAHigherFeatureLevelIsRefused(t *testing.T) {
 	r.m.opts.FeatureLevel = 5
 	r.done(&Command{Kind: CmdFeature, Feature: 5, Term: r.term})
 	err := New(Options{}).Restore(bytes.NewReader(r.snapshot()))
-	if !errors.Is(err, ErrBadSnapshot) || !strings.Contains(err.Error(), "level 5") {
+	if !errors.Is(err, ErrBadSnapshot) || !errors.Is(err, ErrNewerRelease) || !strings.Contains(err.Error(), "level 5") {
 		t.Fatalf("%v", err)
 	}
 }

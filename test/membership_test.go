@@ -277,9 +277,13 @@ func TestObserversServeClientsAndVoteForNothing(t *testing.T) {
 	lead.start()
 	c.waitVoters(watching, time.Minute, "n1", "n2", "n3")
 	load.stop()
-	if got := zkTextOf(t, c.nodes[0]); !strings.Contains(got, fmt.Sprintf("server.4=127.0.0.1:%d:%d:observer;", watching.base+1, watching.base+1)) {
-		t.Errorf("/zookeeper/config: %s", got)
-	}
+	want := fmt.Sprintf("server.4=127.0.0.1:%d:%d:observer;", watching.base+1, watching.base+1)
+	poll(t, 30*time.Second, "the next leader has heard of all ports", func() error {
+		if got := zkTextOf(t, c.nodes[0]); !strings.Contains(got, want) {
+			return fmt.Errorf("/zookeeper/config: %s", got)
+		}
+		return nil
+	})
 }
 
 // zkTextOf is /zookeeper/config at one server.

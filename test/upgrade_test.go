@@ -141,8 +141,12 @@ func (c *processes) oldServerStaysOut(p *process, next string) {
 		}
 		return nil
 	})
-	if text := logSince(p, before); !strings.Contains(text, "feature level 2, this server knows 1") {
-		t.Errorf("it does not name both levels:\n%s", text)
+	text := logSince(p, before)
+	if !strings.Contains(text, "version 2, this server knows 1: a newer release wrote it, install that one again") {
+		t.Errorf("it does not name both versions and what to do:\n%s", text)
+	}
+	if strings.Contains(text, `"ready":true`) {
+		t.Errorf("it has served an older state:\n%s", text)
 	}
 	if err := os.RemoveAll(p.dataDir()); err != nil {
 		t.Fatal(err)

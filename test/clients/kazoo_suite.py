@@ -12,6 +12,7 @@ Each check that holds is printed as "ok NAME". The first that does not ends the
 program with its traceback.
 """
 import logging
+import socket
 import sys
 import threading
 import time
@@ -27,10 +28,20 @@ HOSTS = sys.argv[1]
 logging.basicConfig(level=logging.CRITICAL)
 
 
+def quickly():
+    return KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5)
+
+
 def client(hosts=HOSTS, **kw):
-    c = KazooClient(hosts=hosts, timeout=10.0, connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=0.5), **kw)
+    c = KazooClient(hosts=hosts, timeout=10.0, connection_retry=quickly(), **kw)
     c.start(timeout=20)
     return c
+
+
+def vanish(c):
+    """Ends a client without a word, as a process that dies."""
+    c._stopped.set()
+    c._connection._socket.shutdown(socket.SHUT_RDWR)
 
 
 def until(what, f, limit=15.0):
@@ -185,10 +196,13 @@ def session_moves():
     c.create("/kz/move/e", ephemeral=True)
     session = c.client_id
     for host in HOSTS.split(","):
-        d = client(host, client_id=session)
+        d = KazooClient(hosts=host, client_id=session, timeout=10.0, connection_retry=quickly())
+        # The first one comes back for its session, so d may have lost it again by the
+        # time start() would look.
+        assert d.start_async().wait(20), "never connected to " + host
         eq(d.client_id[0], session[0])
-        assert d.exists("/kz/move/e")
-        d._connection.connection_stopped.clear()
+        assert d.retry(d.exists, "/kz/move/e")
+        vanish(d)
     assert KazooState.LOST not in states, states
     until("it is connected again", lambda: c.connected)
     c.retry(c.delete, "/kz/move", recursive=True)
