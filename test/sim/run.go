@@ -44,16 +44,29 @@ func Run(t *testing.T, cfg Config) (out Outcome) {
 	cfg = cfg.withDefaults()
 	name := t.Name() // of the test, not of the bubble
 	var w *world
+	defer func() {
+		p := recover()
+		if w == nil {
+			panic(p)
+		}
+		if p != nil {
+			w.wrong("panic: %v", p)
+		}
+		w.assess(&out) // the search for an order needs a clock that goes on
+		if len(out.Wrong) > 0 {
+			t.Logf("seed %d: history, drawings and logs are in %s; to repeat it:\n%s", cfg.Seed, out.Kept, w.again)
+		}
+		if p != nil {
+			t.Logf("seed %d: %s", cfg.Seed, strings.Join(out.Wrong, "\n"))
+			panic(p) // the test binary prints what is left over
+		}
+	}()
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(t, cfg)
 		w.again = again(name, cfg)
 		w.run()
 		out.Simulated = time.Since(w.began)
 	})
-	w.assess(&out) // the search for an order needs a clock that goes on
-	if len(out.Wrong) > 0 {
-		t.Logf("seed %d: history, drawings and logs are in %s; to repeat it:\n%s", cfg.Seed, out.Kept, w.again)
-	}
 	return out
 }
 

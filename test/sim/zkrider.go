@@ -62,7 +62,10 @@ func (r *rider) liveZK(m *machine, vanished chan struct{}) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	go func() {
-		<-c.over
+		select {
+		case <-c.over:
+		case <-vanished: // it cannot hear that its session is over
+		}
 		end()
 	}()
 	r.work(ctx, m, vanished, func(ctx context.Context) error { return r.actZK(ctx, c) })
