@@ -260,7 +260,8 @@ func (g *guarded) tree(ctx context.Context, t *testing.T) map[string]string {
 	return all
 }
 
-// changes are those of the whole tree from now on.
+// changes are those of the whole tree from now on, without what the servers write
+// themselves below /zookeeper.
 func (g *guarded) changes(ctx context.Context, t *testing.T) <-chan client.Event {
 	t.Helper()
 	out := make(chan client.Event, 100)
@@ -275,7 +276,9 @@ func (g *guarded) changes(ctx context.Context, t *testing.T) <-chan client.Event
 				close(begun)
 				continue
 			}
-			out <- e
+			if !strings.HasPrefix(e.Path, "/zookeeper/") {
+				out <- e
+			}
 		}
 	}()
 	select {
