@@ -73,6 +73,7 @@ type Node struct {
 	formed        atomic.Bool    // Formed was nil once
 	wg            sync.WaitGroup // goroutines of streams; Run waits for them
 	futures       sync.WaitGroup // goroutines that wait for an answer of Raft
+	raftOver      chan struct{}  // closed when Raft has ended
 	fatalOnce     sync.Once
 	closeOnce     sync.Once
 	closeError    error
@@ -94,7 +95,7 @@ func Open(cfg Config) (_ *Node, err error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger.With("node", cfg.Name), changed: &beacon{}, bootSeen: newNudge()}
 	n.boot, n.born = newBoot(), n.now()
-	n.changing, n.removed = make(chan struct{}, 1), make(chan *RemovedError, 1)
+	n.changing, n.removed, n.raftOver = make(chan struct{}, 1), make(chan *RemovedError, 1), make(chan struct{})
 	n.disk = newDiskRoom(cfg.DataDir, max(cfg.DiskReserve, 0), logSegmentBytes(cfg.SnapshotLogSize, cfg.DiskReserve))
 	if cfg.Faults.FreeBytes != nil {
 		n.disk.free = cfg.Faults.FreeBytes

@@ -141,7 +141,10 @@ func (n *Node) halt(deadline time.Time, r *raft.Raft, parts *sync.WaitGroup, ser
 	for _, server := range servers {
 		until("calls of peers", server.Stop)
 	}
-	until("raft", func() { _ = stopped.Error() }) // always nil
+	until("raft", func() {
+		_ = stopped.Error() // always nil
+		close(n.raftOver)
+	})
 	until("stores", func() {
 		if err := n.Close(); err != nil {
 			n.log.Warn("close", "err", err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -98,17 +99,31 @@ func (n *Node) successor() (name string) {
 	return name
 }
 
-// await waits for a future of Raft or the end of ctx. Raft does not answer for a
-// wish to hand over that it has not looked at when it is shut down, so halt waits
-// for what is still open.
+// await waits for a future of Raft or the end of ctx.
 func (n *Node) await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
+	endWith(f, n.raftOver)
 	n.futures.Go(func() { done <- f.Error() })
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// endWith makes a future of Raft end, with ErrRaftShutdown, when over is closed.
+// Raft never answers for a wish to hand over that it has not looked at when it is
+// shut down, as one whose disk hangs: who waits would wait for ever. Each future has
+// a channel against that, which Raft sets in those of snapshots only. There is no
+// other way to it than reflection; if that fails the wait is as long as Raft makes it.
+func endWith(f raft.Future, over chan struct{}) {
+	v := reflect.ValueOf(f)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return // an answer that was there at once
+	}
+	if c := v.Elem().FieldByName("ShutdownCh"); c.IsValid() && c.CanSet() && c.Type() == reflect.TypeOf(over) {
+		c.Set(reflect.ValueOf(over))
 	}
 }
 
