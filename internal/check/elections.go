@@ -111,12 +111,16 @@ func (e *campaign) number() {
 // check goes through what one observer was told.
 func (o *observer) check(v *view, e *campaign) {
 	var last, leader *Record // what was told before, and the last of it that names a leader
+	var gap *Record          // that the observer was told of behind leader: of what was said before it some is forgotten
 	index := 0               // of what the leader has said
 	for _, r := range o.seen {
 		if last != nil && r.Zxid <= last.Zxid {
 			v.report(RuleElection, e.path, []Record{*last, *r}, "the observer is told of %s behind %s", r.Zxid, last.Zxid)
 		}
 		last = r
+		if r.Missed {
+			gap = r
+		}
 		if !r.Found || r.Token == 0 && r.Data == "" { // none leads, or one of whom no more is known
 			continue
 		}
@@ -130,10 +134,10 @@ func (o *observer) check(v *view, e *campaign) {
 			continue
 		case leader != nil && (r.Token < leader.Token || r.Token == leader.Token && s.index < index):
 			v.report(RuleElection, e.path, []Record{*leader, *r}, "the observer is told what token %d has said behind what token %d has", r.Token, leader.Token)
-		case leader != nil && !r.Missed:
+		case leader != nil && gap == nil:
 			o.checkMissed(v, e, leader, index, func(m *saying) bool { return m.token < r.Token || m.token == r.Token && m.index < s.index })
 		}
-		leader, index = r, s.index
+		leader, index, gap = r, s.index, nil
 	}
 	switch {
 	case !o.settled:
@@ -143,7 +147,8 @@ func (o *observer) check(v *view, e *campaign) {
 		if leader == nil {
 			leader = &Record{N: last.N}
 		}
-		o.checkMissed(v, e, leader, index, func(m *saying) bool { return m.record.Begin > o.begun.End })
+		since := cmp.Or(gap, o.begun).End
+		o.checkMissed(v, e, leader, index, func(m *saying) bool { return m.record.Begin > since })
 	}
 }
 

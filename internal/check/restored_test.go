@@ -88,6 +88,14 @@ func TestGoodElectionsWatchesAndRestoresAreClean(t *testing.T) {
 			observing(), elected(alice, 1, 5, "a", 20), observed(6, "a", 20, 21), proclaimed(alice, 7, 8, "b", 20, 2), proclaimed(alice, 9, 10, "c", 20, 2),
 			missing(observed(11, "c", 20, 24)),
 		},
+		"an observer that says that it has missed the last words of a leader": {
+			observing(), elected(alice, 1, 5, "a", 20), observed(6, "a", 20, 21), proclaimed(alice, 7, 8, "b", 20, 2), resigned(2, 10),
+			missing(observed(11, "", 0, 24)), elected(bob, 9, 12, "c", 30), observed(13, "c", 30, 31), settledAt(60, 40),
+		},
+		"the same, and nobody leads afterwards": {
+			observing(), elected(alice, 1, 5, "a", 20), observed(6, "a", 20, 21), proclaimed(alice, 7, 8, "b", 20, 2), resigned(2, 10),
+			missing(observed(11, "", 0, 24)), settledAt(60, 40),
+		},
 		"an observer that has left": {
 			observing(), observed(2, "", 0, 3), {Kind: Unwatch, Watch: 1}, elected(alice, 4, 5, "a", 20), settledAt(60, 40),
 		},
@@ -150,6 +158,10 @@ func TestEachViolationOfElectionsWatchesAndRestoresIsFound(t *testing.T) {
 		{"another token", RuleElection, "said with token 20", told(observed(13, "b", 30, 31))},
 		{"a proclamation is missing", RuleElection, "is not told", told(observed(6, "a", 20, 21), observed(13, "c", 30, 31))},
 		{"the last leader is missing", RuleElection, "is not told", told(observed(6, "a", 20, 21), observed(8, "b", 20, 22), observed(11, "", 0, 23), settledAt(60, 40))},
+		{"a leader behind what the observer has missed", RuleElection, "is not told", []Record{
+			observing(), elected(alice, 1, 5, "a", 20), observed(6, "a", 20, 21), resigned(2, 10), missing(observed(11, "", 0, 24)), elected(bob, 12, 15, "c", 30),
+			settledAt(60, 40),
+		}},
 		{"the observer is told nothing", RuleElection, "told nothing", told(settledAt(60, 40))},
 		{"a former leader is said to lead", RuleElection, "is said to lead", told(leader(alice, 14, 15, "b", 20))},
 		{"a former leader is said to lead where another was seen", RuleElection, "is said to lead", []Record{leader(bob, 1, 2, "c", 30), leader(alice, 14, 15, "b", 20)}},
