@@ -23,7 +23,7 @@ func (c *conn) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
-	n, err := c.out.write(b)
+	n, err := c.out.write(b, c.in.endHeard())
 	return n, c.named("write", err)
 }
 

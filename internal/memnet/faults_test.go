@@ -74,6 +74,27 @@ func TestCutOfOneDirectionLeavesTheOther(t *testing.T) {
 	})
 }
 
+// Who cannot hear of the other's end does not learn of it by a write either: gRPC
+// opens streams without a pause on a connection whose writes fail and whose reads do
+// not, and no time passes.
+func TestEndThatIsNotHeardFailsNoWrite(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, n *Network) {
+		here, there := connected(t, n)
+		heal := n.CutOneWay("b", "a")
+		if err := there.Close(); err != nil {
+			t.Fatal(err)
+		}
+		send(t, here, "into the void")
+		heal()
+		if _, err := here.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("afterwards a read says %v", err)
+		}
+		if _, err := here.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("afterwards a write says %v", err)
+		}
+	})
+}
+
 func TestCutsAddUp(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, n *Network) {
 		here, there := connected(t, n)

@@ -104,6 +104,13 @@ func (p *pipe) read(b []byte) (int, error) {
 	}
 }
 
+// endHeard says whether the reader could know that nothing more is coming.
+func (p *pipe) endHeard() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.writerClosed && !p.cut && !p.readerFrozen && !p.writerFrozen && (p.ended.IsZero() || passed(p.ended))
+}
+
 // take moves what has arrived into b. mu is held.
 func (p *pipe) take(b []byte) (n int) {
 	for n < len(b) && len(p.parts) > 0 {
@@ -123,7 +130,9 @@ func (p *pipe) take(b []byte) (n int) {
 	return n
 }
 
-func (p *pipe) write(b []byte) (done int, _ error) {
+// write puts b in. If nobody reads any more that is an error only for who has heard
+// of it; else it is lost in a buffer.
+func (p *pipe) write(b []byte, heard bool) (done int, _ error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
@@ -135,8 +144,10 @@ func (p *pipe) write(b []byte) (done int, _ error) {
 		case passed(p.writeEnd):
 			return done, os.ErrDeadlineExceeded
 		case p.writerFrozen:
-		case p.readerClosed && !p.cut && !p.readerFrozen:
+		case p.readerClosed && !p.cut && !p.readerFrozen && heard:
 			return done, syscall.EPIPE
+		case p.readerClosed && !p.cut && !p.readerFrozen:
+			return len(b), nil
 		case len(b) == done:
 			return done, nil
 		case p.size < room:
