@@ -236,8 +236,8 @@ func differ(by map[serverID]digestMark) bool {
 	return false
 }
 
-// of returns what was found of a server, which is about to be told.
-func (d *digests) of(id serverID) (difference, bool) {
+// tell returns what was found of a server, to be told to it now.
+func (d *digests) tell(id serverID) (difference, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w, ok := d.wrong[id]
@@ -284,7 +284,7 @@ func (n *Node) compareDigests(r *reign, from serverID, q *peerpb.ReportRequest, 
 		given = append(given, fsm.Mark{Index: m.GetIndex(), Digest: m.GetDigest()})
 	}
 	r.digests.report(digestReport{from, q.GetBoot(), q.GetDigestVersion(), given}, n.members(), n.now())
-	if w, wrong := r.digests.of(from); wrong {
+	if w, wrong := r.digests.tell(from); wrong {
 		rep.Differs = &peerpb.DigestMark{Index: w.mark.Index, Digest: w.mark.Digest}
 		rep.EqualUpTo = w.equal
 	}

@@ -36,18 +36,18 @@ func TestOnlyAMajorityOfAllVotersConvicts(t *testing.T) {
 	say("n3~1", 100, 1, 2)
 	say("n2~1", 100, 1, 2)
 	say("n3~1", 500, 3)
-	if _, wrong := d.of("n3~1"); wrong {
+	if _, wrong := d.tell("n3~1"); wrong {
 		t.Fatal("convicted by one voter of three")
 	}
 	say("n2~1", 100, 3, 4)
 	say("n1~1", 100, 4)
 	say("n3~1", 500, 4)
-	w, wrong := d.of("n3~1")
+	w, wrong := d.tell("n3~1")
 	if !wrong || w.mark != marksOf(100, 3)[0] || w.equal != 2*fsm.MarkEvery {
 		t.Errorf("n3: %v, %+v", wrong, w)
 	}
 	for _, id := range []serverID{"n1~1", "n2~1"} {
-		if _, wrong := d.of(id); wrong {
+		if _, wrong := d.tell(id); wrong {
 			t.Errorf("%s is said to be wrong", id)
 		}
 	}
@@ -55,7 +55,7 @@ func TestOnlyAMajorityOfAllVotersConvicts(t *testing.T) {
 		t.Errorf("alarm although there is a majority: %s", a)
 	}
 	d.report(digestReport{from: "n3~1", boot: 2, version: 1}, threeVoters(), time.Second)
-	if _, wrong := d.of("n3~1"); wrong {
+	if _, wrong := d.tell("n3~1"); wrong {
 		t.Error("a start of a server is convicted for what an earlier one had")
 	}
 }
@@ -71,7 +71,7 @@ func TestServerThatDiffersAnewIsToldOfThat(t *testing.T) {
 		say("n1~1", 100, step.index)
 		say("n2~1", 100, step.index)
 		say("n3~1", step.digest, step.index)
-		if w, wrong := d.of("n3~1"); wrong != (step.told != 0) || w.mark.Index != step.told*fsm.MarkEvery {
+		if w, wrong := d.tell("n3~1"); wrong != (step.told != 0) || w.mark.Index != step.told*fsm.MarkEvery {
 			t.Errorf("after index %d: %v, of %d", step.index, wrong, w.mark.Index/fsm.MarkEvery)
 		}
 	}
@@ -97,7 +97,7 @@ func TestTwoOfFiveThatAreWrongAlikeAreConvicted(t *testing.T) {
 			d.report(digestReport{from: serverID(s.ID), boot: 1, version: 1, marks: marksOf(c.digests[i], 5)}, five, time.Second)
 		}
 		for i, s := range five {
-			if _, is := d.of(serverID(s.ID)); is {
+			if _, is := d.tell(serverID(s.ID)); is {
 				wrong++
 				if i > 1 {
 					t.Errorf("%v: %s is convicted", c.digests, s.ID)
@@ -115,7 +115,7 @@ func TestDifferenceWithoutMajorityIsAnAlarmWhileBothAreThere(t *testing.T) {
 	voters := append(threeVoters(), raft.Server{ID: "n4~1", Suffrage: raft.Voter}, raft.Server{ID: "o1~1", Suffrage: raft.Nonvoter})
 	for id, digest := range map[serverID]uint64{"n1~1": 1, "n2~1": 1, "n3~1": 7, "n4~1": 7, "o1~1": 7} {
 		d.report(digestReport{from: id, boot: 1, version: 1, marks: marksOf(digest, 5)}, voters, time.Second)
-		if w, wrong := d.of(id); wrong {
+		if w, wrong := d.tell(id); wrong {
 			t.Errorf("two against two convict %s: %+v", id, w)
 		}
 	}
@@ -131,7 +131,7 @@ func TestDifferenceWithoutMajorityIsAnAlarmWhileBothAreThere(t *testing.T) {
 		t.Errorf("alarm about servers that were stopped: %s", a)
 	}
 	d.report(digestReport{from: "n1~1", boot: 1, version: 1}, voters[:3], time.Minute)
-	if w, wrong := d.of("n3~1"); !wrong || w.equal != 0 {
+	if w, wrong := d.tell("n3~1"); !wrong || w.equal != 0 {
 		t.Errorf("with n4 removed n1 and n2 are a majority of three; n3: %v %+v", wrong, w)
 	}
 }
@@ -164,7 +164,7 @@ func TestDigestsOfOtherVersionsAreNotCompared(t *testing.T) {
 	for i, id := range []serverID{"n1~1", "n2~1", "n3~1"} {
 		d.report(digestReport{from: id, boot: 1, version: uint32(1 + i/2), marks: marksOf(uint64(10*(i/2)), 1)}, threeVoters(), time.Second)
 	}
-	if w, wrong := d.of("n3~1"); wrong {
+	if w, wrong := d.tell("n3~1"); wrong {
 		t.Errorf("the one with another version is said to be wrong: %+v", w)
 	}
 	if a := d.alarm(time.Hour, everyone); a != "" {

@@ -161,6 +161,12 @@ func (n *Node) explain(m *peerpb.MembersReply_Member, s raft.Server, have tally)
 	return fmt.Sprintf("%s, then %v of stability, then it votes", snapshot, n.cfg.StableBeforeVote)
 }
 
+// getsSnapshot says whether this server is sending another one a snapshot.
+func (n *Node) getsSnapshot(id serverID) bool {
+	t := n.transport.Load()
+	return t != nil && t.sending.present(id) != nil
+}
+
 // snapshotFor says how far the snapshot has come that this server sends to another
 // one, "" if it sends none.
 func (n *Node) snapshotFor(id serverID) string {

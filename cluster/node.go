@@ -72,7 +72,6 @@ type Node struct {
 	stopping      atomic.Bool
 	formed        atomic.Bool    // Formed was nil once
 	wg            sync.WaitGroup // goroutines of streams; Run waits for them
-	futures       sync.WaitGroup // goroutines that wait for an answer of Raft
 	raftOver      chan struct{}  // closed when Raft has ended
 	fatalOnce     sync.Once
 	closeOnce     sync.Once

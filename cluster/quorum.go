@@ -59,7 +59,7 @@ func (n *Node) isAlive(id serverID) bool {
 		return true
 	}
 	state, _, ok := n.stateOfServer(id)
-	return ok && n.inContact(id) && n.snapshotFor(id) == "" && state.GetAppliedIndex()+maxBehindForVote >= n.commitIndex()
+	return ok && n.inContact(id) && !n.getsSnapshot(id) && state.GetAppliedIndex()+maxBehindForVote >= n.commitIndex()
 }
 
 // weighRemoval refuses the removal of a voter that leaves no quorum of voters that

@@ -127,7 +127,7 @@ func (n *Node) halt(deadline time.Time, r *raft.Raft, parts *sync.WaitGroup, ser
 	// Raft never answers for entries that its state machine goroutine has not
 	// come to when it is shut down, so those under way are waited for before,
 	// unless they hang in the disk.
-	_ = within(drainTimeout, func() { parts.Wait(); n.futures.Wait() })
+	_ = within(drainTimeout, parts.Wait)
 	stopped := r.Shutdown()
 	n.dialing.stop()
 	n.transport.Load().CloseStreams() // replicators may wait for answers that do not come

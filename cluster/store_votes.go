@@ -67,7 +67,7 @@ func openVotes(dir string, bolt *raftboltdb.BoltStore, log hclog.Logger) (*votes
 	v := &votes{bolt: bolt, path: filepath.Join(dir, votesFile)}
 	inBolt, err := ballotOf(bolt)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w: %s", filepath.Join(dir, stableFile), errDamaged, err, whatToDo)
+		return nil, asDamage(filepath.Join(dir, stableFile), err)
 	}
 	found, err := exists(v.path)
 	if err != nil {

@@ -103,7 +103,7 @@ func (n *Node) successor() (name string) {
 func (n *Node) await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	endWith(f, n.raftOver)
-	n.futures.Go(func() { done <- f.Error() })
+	go func() { done <- f.Error() }()
 	select {
 	case err := <-done:
 		return err

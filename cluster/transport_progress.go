@@ -50,11 +50,16 @@ func (ss *sendings) begin(to raft.ServerID, size int64, data io.Reader) (io.Read
 	}
 }
 
-// progress says how far the snapshot for a server has come, "" if it gets none.
-func (ss *sendings) progress(to serverID) string {
+// present is what is being sent to a server, nil if nothing is.
+func (ss *sendings) present(to serverID) *sending {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	s := ss.to[raft.ServerID(to)]
+	return ss.to[raft.ServerID(to)]
+}
+
+// progress says how far the snapshot for a server has come, "" if it gets none.
+func (ss *sendings) progress(to serverID) string {
+	s := ss.present(to)
 	switch {
 	case s == nil:
 		return ""

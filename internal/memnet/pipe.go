@@ -144,9 +144,10 @@ func (p *pipe) write(b []byte, heard bool) (done int, _ error) {
 		case passed(p.writeEnd):
 			return done, os.ErrDeadlineExceeded
 		case p.writerFrozen:
-		case p.readerClosed && !p.cut && !p.readerFrozen && heard:
-			return done, syscall.EPIPE
 		case p.readerClosed && !p.cut && !p.readerFrozen:
+			if heard {
+				return done, syscall.EPIPE
+			}
 			return len(b), nil
 		case len(b) == done:
 			return done, nil

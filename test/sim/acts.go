@@ -13,16 +13,16 @@ import (
 	"github.com/coordd/coord/recipes/lock"
 )
 
-// act is one thing that riders do, and how often.
-type act struct {
+// act is one thing that riders do with their client, and how often.
+type act[C any] struct {
 	weight int
 	name   string
-	do     func(*rider, context.Context, *check.Client) error
+	do     func(*rider, context.Context, C) error
 }
 
 // acts is a function because the acts name it by way of the rider.
-func acts() []act {
-	return []act{
+func acts() []act[*check.Client] {
+	return []act[*check.Client]{
 		{16, "set", (*rider).set},
 		{8, "set at a version", (*rider).setAt},
 		{20, "get", (*rider).get},
@@ -45,29 +45,24 @@ func acts() []act {
 	}
 }
 
-var (
-	allActs   = acts()
-	allWeight = weight(allActs)
-)
+var allActs = acts()
 
-func weight(list []act) (sum int) {
+// doOne does one of the things of a list. A few of them are not waited for to the
+// end.
+func doOne[C any](ctx context.Context, r *rider, list []act[C], c C) error {
+	sum := 0
 	for _, a := range list {
 		sum += a.weight
 	}
-	return sum
-}
-
-// act does one thing. A few of them are not waited for to the end.
-func (r *rider) act(ctx context.Context, c *check.Client) error {
-	n := r.rnd.IntN(allWeight)
-	i := slices.IndexFunc(allActs, func(a act) bool { n -= a.weight; return n < 0 })
-	r.says(allActs[i].name)
+	n := r.rnd.IntN(sum)
+	i := slices.IndexFunc(list, func(a act[C]) bool { n -= a.weight; return n < 0 })
+	r.says(list[i].name)
 	if r.rnd.IntN(40) == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.w.cfg.paces(3*r.rnd.Float64()))
 		defer cancel()
 	}
-	err := allActs[i].do(r, ctx, c)
+	err := list[i].do(r, ctx, c)
 	r.says("think")
 	return err
 }

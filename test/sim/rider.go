@@ -96,7 +96,7 @@ func (r *rider) live(m *machine, vanished chan struct{}) error {
 	if r.number%3 == 1 {
 		work.Go(func() { r.observe(ctx, cl) })
 	}
-	r.work(ctx, m, vanished, func(ctx context.Context) error { return r.act(ctx, cl) })
+	r.work(ctx, m, vanished, func(ctx context.Context) error { return doOne(ctx, r, allActs, cl) })
 	r.rest(ctx, vanished)
 	r.says("close")
 	end()

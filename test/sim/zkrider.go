@@ -11,16 +11,9 @@ import (
 	"github.com/coordd/coord/znode"
 )
 
-// zkAct is one thing that riders do on the ZooKeeper port, and how often.
-type zkAct struct {
-	weight int
-	name   string
-	do     func(*rider, context.Context, *zkClient) error
-}
-
 // zkActs is a function because the acts name it by way of the rider.
-func zkActs() []zkAct {
-	return []zkAct{
+func zkActs() []act[*zkClient] {
+	return []act[*zkClient]{
 		{16, "set", (*rider).zkSet},
 		{8, "set at a version", (*rider).zkSetAt},
 		{12, "sync and get", (*rider).zkGet},
@@ -37,15 +30,7 @@ func zkActs() []zkAct {
 	}
 }
 
-var (
-	allZKActs   = zkActs()
-	allZKWeight = func() (sum int) {
-		for _, a := range allZKActs {
-			sum += a.weight
-		}
-		return sum
-	}()
-)
+var allZKActs = zkActs()
 
 // onZooKeeper says which riders use the ZooKeeper port.
 func (r *rider) onZooKeeper() bool { return r.number%3 == 2 }
@@ -68,7 +53,7 @@ func (r *rider) liveZK(m *machine, vanished chan struct{}) error {
 		}
 		end()
 	}()
-	r.work(ctx, m, vanished, func(ctx context.Context) error { return r.actZK(ctx, c) })
+	r.work(ctx, m, vanished, func(ctx context.Context) error { return doOne(ctx, r, allZKActs, c) })
 	r.rest(ctx, vanished)
 	r.says("close")
 	r.mu.Lock()
@@ -86,21 +71,6 @@ func (r *rider) liveZK(m *machine, vanished chan struct{}) error {
 	defer cancel()
 	c.close(closing)
 	return nil
-}
-
-// actZK does one thing. A few of them are not waited for to the end.
-func (r *rider) actZK(ctx context.Context, c *zkClient) error {
-	n := r.rnd.IntN(allZKWeight)
-	i := slices.IndexFunc(allZKActs, func(a zkAct) bool { n -= a.weight; return n < 0 })
-	r.says(allZKActs[i].name)
-	if r.rnd.IntN(40) == 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.w.cfg.paces(3*r.rnd.Float64()))
-		defer cancel()
-	}
-	err := allZKActs[i].do(r, ctx, c)
-	r.says("think")
-	return err
 }
 
 // zkDo sends requests in one packet and records those that have a record. It returns
