@@ -71,14 +71,15 @@ func (c *Cache) fits(t *tree) error {
 }
 
 // apply puts the events of one transaction into the state, except for what a
-// page has shown already.
+// page has shown already: of a node its own page, of its parent the parent's,
+// which may be an older one.
 func (b *build) apply(c *Cache, events []event) {
 	for _, ev := range events {
-		if b.page[ev.Path] >= ev.Zxid {
-			continue
-		}
 		if ev.Type == client.EventCreated || ev.Type == client.EventDeleted {
 			b.childChanged(ev)
+		}
+		if b.page[ev.Path] >= ev.Zxid {
+			continue
 		}
 		_, present := b.tree.nodes[ev.Path]
 		if present || ev.Type == client.EventCreated {

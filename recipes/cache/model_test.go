@@ -300,3 +300,21 @@ func wantStats(t *testing.T, c *Cache, cl *client.Client) {
 		}
 	}
 }
+
+// TestParentOfAnOlderPageCountsItsChildren reads a parent before its children
+// change, and the children after it.
+func TestParentOfAnOlderPageCountsItsChildren(t *testing.T) {
+	b := &build{tree: newTree(), page: map[string]client.Zxid{"/r": 5, "/r/new": 9}, pos: 5, end: 9}
+	b.tree.put(client.Node{Path: "/r", Stat: client.Stat{Czxid: 1, Mzxid: 1, Pzxid: 4, Cversion: 2, NumChildren: 2}})
+	b.tree.put(client.Node{Path: "/r/new", Stat: client.Stat{Czxid: 7, Mzxid: 7, Pzxid: 7}})
+	c := New(nil, "/r")
+	ev := func(typ client.EventType, path string, z client.Zxid) event {
+		return event{Event: client.Event{Type: typ, Path: path, Zxid: z, Last: true, Stat: client.Stat{Czxid: 7, Mzxid: z, Pzxid: 7}}}
+	}
+	b.apply(c, []event{ev(client.EventCreated, "/r/new", 7)})
+	b.apply(c, []event{ev(client.EventDeleted, "/r/gone", 8)})
+	want := client.Stat{Czxid: 1, Mzxid: 1, Pzxid: 8, Cversion: 4, NumChildren: 2}
+	if got := b.tree.nodes["/r"].Stat; got != want {
+		t.Errorf("the parent's Stat is %+v, want %+v", got, want)
+	}
+}
