@@ -51,7 +51,21 @@ type summary struct {
 	packages  map[string]counts   // tests of packages that still run
 	output    map[key][]string    // of tests and packages that still run
 	skips     map[string][]string // by reason, those that count in a strict run
+	failures  []failure
 }
+
+// failure is what the end of the run says once more of something that failed: what
+// is above it has scrolled away, or was cut out of a log.
+type failure struct {
+	name string
+	said []string
+}
+
+// The end says of each failure no more than this.
+const (
+	repeatedLines = 6
+	repeatedBytes = 300 // of a line
+)
 
 func newSummary(out io.Writer) *summary {
 	return &summary{
@@ -111,8 +125,24 @@ func (s *summary) phaseFailed(e event) {
 	if s.inPhase.failed > 0 {
 		return
 	}
-	s.printf("FAIL %s: the command failed\n", e.Package)
+	s.failed(e.Package, "the command failed")
 	s.count(e.Package, counts{failed: 1})
+}
+
+// failed prints that something failed and what it said, and keeps it for the end.
+func (s *summary) failed(name, remark string, output ...string) {
+	s.printf("FAIL %s: %s\n", name, remark)
+	f := failure{name: name}
+	for _, line := range output {
+		if chatter(line) {
+			continue
+		}
+		s.printf("    %s", line)
+		if text := strings.TrimSpace(line); text != "" && len(f.said) < repeatedLines {
+			f.said = append(f.said, text[:min(len(text), repeatedBytes)])
+		}
+	}
+	s.failures = append(s.failures, f)
 }
 
 func (s *summary) count(pkg string, c counts) {
@@ -138,12 +168,7 @@ func (s *summary) testEnded(e event) {
 	case "fail":
 		s.count(e.Package, counts{failed: 1})
 		s.ownFailed[e.Package]++
-		s.printf("FAIL %s %s (%.1fs)\n", e.Package, e.Test, e.Elapsed)
-		for _, line := range s.output[k] {
-			if !chatter(line) {
-				s.printf("    %s", line)
-			}
-		}
+		s.failed(e.Package+" "+e.Test, fmt.Sprintf("%.1f s", e.Elapsed), s.output[k]...)
 	}
 	delete(s.output, k)
 }
@@ -153,8 +178,7 @@ func (s *summary) packageEnded(e event) {
 	if e.Action == "fail" && s.ownFailed[e.Package] == 0 {
 		// It does not build, its TestMain failed, or it died: no test tells.
 		s.count(e.Package, counts{failed: 1})
-		s.printf("FAIL %s\n", e.Package)
-		s.dump(e.Package)
+		s.failed(e.Package, "no test tells why", s.take(e.Package)...)
 	}
 	c := s.packages[e.Package]
 	if c != (counts{}) || e.Action == "fail" {
@@ -165,17 +189,17 @@ func (s *summary) packageEnded(e event) {
 	delete(s.ownFailed, e.Package)
 }
 
-// dump prints all that is kept of a package, in a stable order.
-func (s *summary) dump(pkg string) {
+// take returns all that is kept of the output of a package, in a stable order,
+// and forgets it.
+func (s *summary) take(pkg string) []string {
+	var lines []string
 	for _, k := range slices.SortedFunc(maps.Keys(s.output), func(a, b key) int { return strings.Compare(a.test, b.test) }) {
-		if k.pkg != pkg {
-			continue
+		if k.pkg == pkg {
+			lines = append(lines, s.output[k]...)
+			delete(s.output, k)
 		}
-		for _, line := range s.output[k] {
-			s.printf("    %s", line)
-		}
-		delete(s.output, k)
 	}
+	return lines
 }
 
 // close prints the end and tells whether the run was good.
@@ -190,6 +214,15 @@ func (s *summary) close(strict bool) bool {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(s.skips)) {
 		s.printf("  %s\n    %s\n", reason, strings.Join(s.skips[reason], ", "))
+	}
+	if len(s.failures) > 0 {
+		s.printf("\nFailed:\n")
+	}
+	for _, f := range s.failures {
+		s.printf("  %s\n", f.name)
+		for _, line := range f.said {
+			s.printf("    %s\n", line)
+		}
 	}
 	if s.total == (counts{}) {
 		good = false

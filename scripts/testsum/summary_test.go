@@ -60,6 +60,18 @@ func TestFailureIsShownAndCountedOnce(t *testing.T) {
 	}
 }
 
+func TestEndRepeatsWhatFailed(t *testing.T) {
+	long := `{"Action":"output","Package":"q","Test":"TestB","Output":"` + strings.Repeat("x", 1000) + `\n"}` + "\n"
+	_, out := exit(t, strings.Repeat(long, 10)+fails+passes+strings.ReplaceAll(passes, "TestA", "TestZ"))
+	_, end, found := strings.Cut(out, "\nFailed:\n  q TestB\n")
+	if !found || strings.Count(end, "x") != repeatedLines*repeatedBytes {
+		t.Errorf("the end must name what failed and begin to tell why:\n%s", out)
+	}
+	if _, out := exit(t, passes); strings.Contains(out, "Failed:") {
+		t.Errorf("nothing failed:\n%s", out)
+	}
+}
+
 func TestSkipFailsAStrictRunAndSaysWhy(t *testing.T) {
 	for args, want := range map[string]int{"-strict": 1, "-strict=false": 0} {
 		code, out := exit(t, passes+skips, args)
