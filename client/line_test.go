@@ -1,19 +1,17 @@
 package client
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // TestNumberLineModel drives a line with random submissions, answers, losses of
 // the connection and withdrawals, against a server that follows the rule of the
 // cluster: numbers come in order, without gaps, and each is answered once.
 func TestNumberLineModel(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 1))
-	t.Logf("seed %d", seed)
+	r := seed.Rand(t)
 	for range 200 {
 		l := newLine()
 		l.window = 1 + r.IntN(20)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // writeOn makes each of the clients create znode after znode until stop is
@@ -98,12 +99,30 @@ func TestPendingWritesSurviveTheLeaderExactlyOnce(t *testing.T) {
 	})
 }
 
+// sharedDice are thrown by all servers of a test.
+type sharedDice struct {
+	mu  sync.Mutex // guards below
+	rnd *rand.Rand
+}
+
+func newSharedDice(t *testing.T) *sharedDice {
+	t.Helper()
+	return &sharedDice{rnd: seed.Rand(t)}
+}
+
+func (d *sharedDice) below(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rnd.IntN(n)
+}
+
 func TestEveryCommandDuplicatedOnTheForwardStreamIsDoneOnce(t *testing.T) {
 	var duplicated atomic.Int64
+	dice := newSharedDice(t)
 	tune := func(c *Config) {
 		c.Faults.Forward = func(cmds [][]byte) (out [][]byte) {
 			for i, cmd := range cmds {
-				out = append(out, cmd, cmds[rand.N(i+1)], cmd)
+				out = append(out, cmd, cmds[dice.below(i+1)], cmd)
 				duplicated.Add(2)
 			}
 			return out
@@ -135,10 +154,11 @@ func TestEveryCommandDuplicatedOnTheForwardStreamIsDoneOnce(t *testing.T) {
 }
 
 func TestCommandsLostOnTheForwardStreamAreOfferedAgain(t *testing.T) {
+	dice := newSharedDice(t)
 	tune := func(c *Config) {
 		c.Faults.Forward = func(cmds [][]byte) (out [][]byte) {
 			for _, cmd := range cmds {
-				if rand.N(10) > 0 {
+				if dice.below(10) > 0 {
 					out = append(out, cmd)
 				}
 			}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coord/internal/seed"
 )
 
 // lateVotes delays what candidates say, and says it again later: a request for a
@@ -64,10 +66,9 @@ func TestSurvivorsElectEachTimeALeaderIsKilled(t *testing.T) {
 	if testing.Short() {
 		failovers = 25
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	votes := &lateVotes{rnd: rand.New(rand.NewPCG(seed, 1))}
-	rnd := rand.New(rand.NewPCG(seed, 2))
+	s := seed.New(t)
+	votes := &lateVotes{rnd: rand.New(rand.NewPCG(s, 1))}
+	rnd := rand.New(rand.NewPCG(s, 2))
 	var longest, sum time.Duration
 	inFakeTime(t, 3, func(c *Config) { c.transport = votes }, func(w *world) {
 		votes.stop = make(chan struct{})

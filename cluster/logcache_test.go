@@ -1,10 +1,11 @@
 package cluster
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coord/internal/seed"
 )
 
 func entriesOf(size int, indexes ...uint64) []*raft.Log {
@@ -79,8 +80,7 @@ func TestLogCacheForgetsWhatIsDeletedAndStartsAnewAfterAGap(t *testing.T) {
 
 // The cache against a map, with random appends and deletions at both ends.
 func TestLogCacheAgreesWithAMap(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := seed.Rand(t)
 	c, model := newLogCache(5000), map[uint64]uint64{}
 	first, last, term := uint64(1), uint64(0), uint64(1)
 	for range 20000 {
@@ -108,10 +108,10 @@ func TestLogCacheAgreesWithAMap(t *testing.T) {
 		i := first + r.Uint64N(last-first+2)
 		var l raft.Log
 		if c.get(i, &l) && (model[i] != l.Term || l.Index != i) {
-			t.Fatalf("seed %d: entry %d has term %d, want %d", seed, i, l.Term, model[i])
+			t.Fatalf("entry %d has term %d, want %d", i, l.Term, model[i])
 		}
 		if last >= first && !c.has(last) && model[last] != 0 && c.bytes > 0 {
-			t.Fatalf("seed %d: the newest entry %d is not there", seed, last)
+			t.Fatalf("the newest entry %d is not there", last)
 		}
 	}
 }

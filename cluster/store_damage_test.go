@@ -16,10 +16,11 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coord/internal/seed"
 )
 
 var (
-	damageSeed  = flag.Uint64("damage-seed", 0, "seed of the tests of damaged files; 0: a new one")
 	damageAll   = flag.Bool("damage-all", false, "damage every byte of each file, in three ways (an hour)")
 	damageCount = flag.Int("damage", 200, "how many bytes of each file are damaged, one at a time")
 )
@@ -298,7 +299,7 @@ func (p *specimen) targets() map[string]string {
 // all that it has acknowledged, or says which file is damaged, what was expected
 // and what to do.
 func TestDamagedByteIsFoundOrHarmless(t *testing.T) {
-	seed := damageDice(t)
+	s := seed.New(t)
 	everySpecimen(t, func(t *testing.T, p *specimen) {
 		if err := p.outcome(t, p.undamaged(t), "undamaged"); err != nil {
 			t.Fatalf("undamaged: %v", err)
@@ -308,7 +309,7 @@ func TestDamagedByteIsFoundOrHarmless(t *testing.T) {
 				p.damageAllOf(t, files)
 				return
 			}
-			dice := rand.New(rand.NewPCG(seed, uint64(len(name))))
+			dice := rand.New(rand.NewPCG(s, uint64(len(name))))
 			found, count := 0, damageTimes(t)
 			for range count {
 				if p.damageOnce(t, dice, files[dice.IntN(len(files))]) {
@@ -318,15 +319,6 @@ func TestDamagedByteIsFoundOrHarmless(t *testing.T) {
 			t.Logf("%d of %d were found, the others harmless", found, count)
 		})
 	})
-}
-
-func damageDice(t *testing.T) (seed uint64) {
-	seed = *damageSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-damage-seed %d", seed)
-	return seed
 }
 
 func damageTimes(t *testing.T) int {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/metadb"
+
+	"github.com/coordd/coord/internal/seed"
 )
 
 // harms are what disks, and people, do to a file beside flipping a bit of it. Each
@@ -72,12 +74,12 @@ func sector(size int, with func(dice *rand.Rand) byte) func(*testing.T, *rand.Ra
 // What else happens to a file is found as one damaged byte is, or harmless: nothing
 // that was acknowledged is missing, and no vote is forgotten, without a word.
 func TestEveryHarmToAFileIsFoundOrHarmless(t *testing.T) {
-	seed := damageDice(t)
+	s := seed.New(t)
 	times := max(1, damageTimes(t)/20)
 	everySpecimen(t, func(t *testing.T, p *specimen) {
 		p.eachTarget(t, func(t *testing.T, name string, files []string) {
 			for harm, do := range p.harms() {
-				dice := rand.New(rand.NewPCG(seed, uint64(len(name)+len(harm))))
+				dice := rand.New(rand.NewPCG(s, uint64(len(name)+len(harm))))
 				found := 0
 				for range times {
 					file := files[dice.IntN(len(files))]
@@ -134,9 +136,9 @@ func TestSnapshotInThePlaceOfAnotherIsFoundOrHarmless(t *testing.T) {
 // may be gone in both. But nothing panics, hangs, or ends without a helpful message,
 // and no entry is read as another one.
 func TestDamageOfSeveralFilesNeitherPanicsNorHangs(t *testing.T) {
-	seed := damageDice(t)
+	s := seed.New(t)
 	everySpecimen(t, func(t *testing.T, p *specimen) {
-		dice := rand.New(rand.NewPCG(seed, uint64(p.segment)))
+		dice := rand.New(rand.NewPCG(s, uint64(p.segment)))
 		var all []string
 		for _, pattern := range p.targets() {
 			files, _ := filepath.Glob(filepath.Join(p.dir, pattern))

@@ -6,7 +6,7 @@
 # usage: scripts/soak.sh
 #
 # SOAK       for how long (1h)
-# SEED       the first seed; a new one without it. A run that fails prints the
+# COORD_SEED the first seed; a new one without it. A run that fails prints the
 #            command that repeats it
 # KEEP       the directory for failing runs (soak)
 # GO         the go command (go)
@@ -20,4 +20,4 @@ mkdir -p "$KEEP"
 KEEP=$(cd "$KEEP" && pwd) # the tests run elsewhere
 echo "== simulated clusters for $SOAK; what fails is kept in $KEEP" >&2
 exec "$GO" test ./test/sim -count=1 -timeout 0 -v -run '^TestRandomSchedules$' \
-  -soak "$SOAK" -seed "${SEED:-0}" -keep "$KEEP"
+  -soak "$SOAK" -keep "$KEEP"

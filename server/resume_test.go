@@ -2,11 +2,11 @@ package server
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/coordd/coord/api/coordpb"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // follower keeps a watch over many streams, as a client does: its position
@@ -94,8 +94,7 @@ func TestResumedWatchSeesEveryChangeOnce(t *testing.T) {
 			w.acked = w.seq
 		}
 	}()
-	seed := rand.Uint64()
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seed.Rand(t)
 	for running := true; running; {
 		select {
 		case <-done:
@@ -112,7 +111,7 @@ func TestResumedWatchSeesEveryChangeOnce(t *testing.T) {
 	}
 	for i := range want {
 		if i >= len(f.changes) || f.changes[i] != want[i] {
-			t.Fatalf("seed %d: change %d of %d is %q, want %q (have %d)", seed, i, len(want), append(f.changes, "")[min(i, len(f.changes))], want[i], len(f.changes))
+			t.Fatalf("change %d of %d is %q, want %q (have %d)", i, len(want), append(f.changes, "")[min(i, len(f.changes))], want[i], len(f.changes))
 		}
 	}
 	if len(f.changes) != len(want) {

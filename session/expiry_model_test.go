@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coord/internal/seed"
 )
 
 // The promise: no expiry takes effect before the client's own deadline, which
@@ -499,7 +501,7 @@ func TestNoExpiryBeforeTheClientsDeadlineOnLongWalks(t *testing.T) {
 	if testing.Short() {
 		walks = 1_000
 	}
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	expiries, handedOver := 0, 0
 	for range walks {
 		w := rules{scale: large}.walk(rng)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/coordd/coord/internal/seed"
 )
 
 const second = time.Second
@@ -320,7 +322,7 @@ func TestShorterTimeoutCountsAtOnce(t *testing.T) {
 // TestExpiryIsTheObviousOne compares the book with one that looks at every
 // session each time.
 func TestExpiryIsTheObviousOne(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	e := NewExpiry()
 	plain := map[ID]*liveness{}
 	now := time.Duration(0)

@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/zxid"
 )
 
@@ -120,7 +121,7 @@ func TestImageEndsByItself(t *testing.T) {
 
 func TestDamagedImageIsRefused(t *testing.T) {
 	b := encode(t, filled(t).Snapshot())
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	for cut := 0; cut < len(b); cut += 1 + rng.IntN(len(b)/500) {
 		if _, err := Decode(bytes.NewReader(b[:cut]), readAnswer); !errors.Is(err, ErrBadImage) {
 			t.Fatalf("cut at %d of %d: %v", cut, len(b), err)
@@ -275,7 +276,7 @@ func TestImageDoesNotSeeLaterChanges(t *testing.T) {
 			}
 		}
 	})
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	for round := range 30 {
 		change(t, tab, rng, round)
 		if round%7 == 0 {

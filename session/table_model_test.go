@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/zxid"
 )
 
@@ -215,7 +216,7 @@ func TestTableIsTheObviousOne(t *testing.T) {
 	if testing.Short() {
 		rounds = 60
 	}
-	p := &pair{t: t, rng: newRand(t), tab: NewTable(), plain: &plainTable{
+	p := &pair{t: t, rng: seed.Rand(t), tab: NewTable(), plain: &plainTable{
 		sessions: map[ID]Session{}, servers: map[string]ServerLine{}, requests: map[string]Request{},
 	}}
 	for range rounds {

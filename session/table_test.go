@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/zxid"
 )
 
@@ -211,7 +212,7 @@ func TestNoGrowthWhenSessionsComeAndGo(t *testing.T) {
 
 func TestShelfKeepsOrderUnderAnyInsertAndRemove(t *testing.T) {
 	tab := NewTable()
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	in := map[ID]bool{}
 	z := zxid.ID(1 << 40)
 	for range 30_000 {

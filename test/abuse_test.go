@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // ports are all that a server listens on.
@@ -65,9 +65,7 @@ func TestGarbageOnEveryPortHarmsNobody(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 3, "")
 	cl := dial(t, c.endpoints())
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 1))
+	rnd := seed.Rand(t)
 	for _, prefix := range []string{
 		"", "\x00\x00\x00\x2d", "\xff\xff\xff\xff", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HTTP/1.1\r\n",
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\xff\xff\x04\x00", "ruok", "coord",

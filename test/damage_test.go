@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/fsm"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // A byte of a file of a stopped server is changed. When it starts, either it ends
@@ -22,7 +23,7 @@ import (
 // cluster.TestDamagedByteIsFoundOrHarmless does the same to each file many times.
 func TestDamagedServerSaysSoOrIsWell(t *testing.T) {
 	skipIfShort(t)
-	r := rand.New(rand.NewPCG(newSeed(t), 6))
+	r := rand.New(rand.NewPCG(seed.New(t), 6))
 	for _, store := range []string{"wal", "boltdb"} {
 		t.Run(store, func(t *testing.T) {
 			c := startProcesses(t, 3, "raft: {snapshot_log_size: 1MiB, log_store: "+store+"}\n")

@@ -3,9 +3,7 @@ package test
 import (
 	"context"
 	"crypto/rand"
-	"flag"
 	"fmt"
-	mathrand "math/rand/v2"
 	"testing"
 	"time"
 
@@ -20,19 +18,6 @@ import (
 
 // The tests of faults_*_test.go show that faults which other services had are
 // impossible here. docs/testing.md has the whole list.
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the tests of faults; 0 draws one")
-
-// newSeed is the seed of a test with chance in it. It is printed with the result.
-func newSeed(t testing.TB) uint64 {
-	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = mathrand.Uint64()
-	}
-	t.Logf("repeat with -seed %d", seed)
-	return seed
-}
 
 // startLocal runs n servers in this process, which end with the test. change may
 // be nil.

@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/fence"
 	"github.com/coordd/coord/internal/localcluster"
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/recipes/lock"
 	"github.com/coordd/coord/server"
 )
@@ -285,7 +286,7 @@ func TestTransactionsDoNotDependOnWhatAServerRemembers(t *testing.T) {
 	skipIfShort(t)
 	c := startLocal(t, 3, nil)
 	ctx := testContext(t, time.Minute)
-	seed := newSeed(t)
+	s := seed.New(t)
 	cl := dial(t, c.Endpoints())
 	must[client.Created](t)(cl.Create(ctx, "/f", nil))
 	fillHistory(ctx, t, cl, 4000)
@@ -293,7 +294,7 @@ func TestTransactionsDoNotDependOnWhatAServerRemembers(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, e := range c.Endpoints() {
 		at := dial(t, []string{e})
-		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		r := rand.New(rand.NewPCG(s, uint64(i)))
 		wg.Go(func() {
 			for range 300 {
 				n, err := at.Get(ctx, "/f", client.Mode(client.ReadSession))

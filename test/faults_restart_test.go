@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // smallLog makes servers write snapshots, and cut their logs, often.
@@ -28,7 +29,7 @@ func TestKillAroundASnapshotLosesNothing(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 1, smallLog)
 	p := c.nodes[0]
-	r := rand.New(rand.NewPCG(newSeed(t), 3))
+	r := rand.New(rand.NewPCG(seed.New(t), 3))
 	w := startCounters(t, c.endpoints(), 4)
 	bulk := dial(t, c.endpoints())
 	for range 6 {
@@ -130,7 +131,7 @@ func TestSnapshotsWhileOneIsInstalledDoNoHarm(t *testing.T) {
 func TestFollowerThatJustCaughtUpPassesEverythingOn(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 3, smallLog)
-	r := rand.New(rand.NewPCG(newSeed(t), 4))
+	r := rand.New(rand.NewPCG(seed.New(t), 4))
 	w := startCounters(t, c.endpoints(), 6)
 	for range 3 {
 		lead := c.leader()

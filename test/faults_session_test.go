@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -138,7 +139,7 @@ func TestFollowerThatDiesWhileSessionsEndKeepsNoOrphan(t *testing.T) {
 	skipIfShort(t)
 	c := startProcesses(t, 3, "")
 	ctx := testContext(t, 2*time.Minute)
-	r := rand.New(rand.NewPCG(newSeed(t), 1))
+	r := rand.New(rand.NewPCG(seed.New(t), 1))
 	owner := dial(t, c.endpoints())
 	if _, err := owner.Create(ctx, "/dir", nil); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // registerInput is one call on a znode: a read, a set, or a set at a version.
@@ -86,8 +87,7 @@ type history struct {
 // after the other.
 func TestHistoriesWithKillsAreLinearizable(t *testing.T) {
 	skipIfShort(t)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	s := seed.New(t)
 	c := startProcesses(t, 3, "")
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -104,7 +104,7 @@ func TestHistoriesWithKillsAreLinearizable(t *testing.T) {
 	for i := range clients {
 		cl := dial(t, c.endpoints()[i%3:i%3+1]) // its own server only: no detour around a stale one
 		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+			rnd := rand.New(rand.NewPCG(s, uint64(i)))
 			if err := h.run(ctx, cl, i, rnd, keys, stop); err != nil {
 				t.Errorf("client %d: %v", i, err)
 			}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/coordd/coord/client"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // trouble is everything that goes wrong beside the contenders.
@@ -27,8 +27,9 @@ func startTrouble(ctx context.Context, c *processes, roots []string) *trouble {
 	cl := dial(c.t, c.endpoints(), quiet)
 	tr.every(ctx, 5*time.Second, "leaders killed", func() { bounce(c.leader(), (*process).kill) })
 	tr.every(ctx, 9*time.Second, "followers restarted", func() { bounce(c.follower(), func(p *process) { p.stop() }) })
+	rnd := seed.Rand(c.t)
 	tr.every(ctx, 300*time.Millisecond, "folders deleted", func() {
-		deleteAll(ctx, cl, roots[rand.IntN(len(roots))])
+		deleteAll(ctx, cl, roots[rnd.IntN(len(roots))])
 	})
 	return tr
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/wire"
 )
 
@@ -151,7 +152,7 @@ func TestHistoriesOfZooKeepersClientsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
 	const keys, clients, kills = 4, 6, 5
-	seed := newSeed(t)
+	s := seed.New(t)
 	c := startProcesses(t, 3, "")
 	setup := zkOpen(t, c.nodes[0].zookeeper())
 	for k := range keys {
@@ -161,7 +162,7 @@ func TestHistoriesOfZooKeepersClientsAreLinearizable(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range clients {
-		w := &zkWorker{id: i, hosts: c.zkAddresses(), at: i, h: h, rnd: rand.New(rand.NewPCG(seed, uint64(i))), seen: map[string]int64{}}
+		w := &zkWorker{id: i, hosts: c.zkAddresses(), at: i, h: h, rnd: rand.New(rand.NewPCG(s, uint64(i))), seen: map[string]int64{}}
 		var err error
 		if w.l, err = zkLinkTo(w.hosts[i%3], 10*time.Second, nil); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/test/internal/child"
 	"github.com/coordd/coord/wire"
 	"github.com/coordd/coord/zxid"
@@ -228,7 +229,7 @@ func TestRidersThroughKillsMissNothing(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
 	const riders, kills = 12, 5
-	seed := newSeed(t)
+	s := seed.New(t)
 	c := startProcesses(t, 3, "")
 	h := &zkChanges{version: map[string]int64{}, folders: []string{"/f0", "/f1"}}
 	setup := zkOpen(t, c.nodes[0].zookeeper())
@@ -263,7 +264,7 @@ func TestRidersThroughKillsMissNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer.Go(func() {
-		if err := h.run(link, rand.New(rand.NewPCG(seed, 1)), stop); err != nil {
+		if err := h.run(link, rand.New(rand.NewPCG(s, 1)), stop); err != nil {
 			t.Errorf("after %d changes: %v", h.n, err)
 		}
 	})

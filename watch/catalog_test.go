@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/zxid"
 )
 
@@ -11,7 +12,7 @@ import (
 // history moves on: one history has its catalog from the first watch on, the
 // other never gets one.
 func TestCatalogFindsWhatLookingFinds(t *testing.T) {
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	for range 30 {
 		kept, bytes := 1+rng.IntN(300), int64(rng.IntN(6000))
 		quick, slow := NewHistory(kept, bytes), NewHistory(kept, bytes)

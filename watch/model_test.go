@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/znode"
 	"github.com/coordd/coord/zxid"
 )
@@ -248,7 +249,7 @@ func (b *both) check() {
 }
 
 func TestTableIsTheObviousOne(t *testing.T) {
-	b := &both{t: t, rng: newRand(t), table: NewTable(), plain: &plainTable{}}
+	b := &both{t: t, rng: seed.Rand(t), table: NewTable(), plain: &plainTable{}}
 	for i := range 6 {
 		b.subs = append(b.subs, &Subscriber{Data: fmt.Sprint("s", i), Merge: i%2 == 0})
 	}
@@ -280,7 +281,7 @@ func TestResumedWatchSeesWhatTheLiveOneSaw(t *testing.T) {
 	if testing.Short() {
 		rounds = 15
 	}
-	rng := newRand(t)
+	rng := seed.Rand(t)
 	for range rounds {
 		resumeRound(t, rng)
 	}

@@ -3,7 +3,6 @@ package znode
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -11,11 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/zxid"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the model test; 0 takes a new one")
 
 // run is one random comparison of Tree and model.
 type run struct {
@@ -31,16 +29,13 @@ type run struct {
 // contents after random operations, with images taken, decoded and gone on with
 // in between.
 func TestTreeDoesWhatTheModelDoes(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
+	first := seed.New(t)
 	rounds, steps := 60, 400
 	if testing.Short() {
 		rounds = 15
 	}
 	for k := range rounds {
-		s := seed + uint64(k)
+		s := first + uint64(k)
 		ok := t.Run(fmt.Sprintf("seed=%d", s), func(t *testing.T) {
 			r := &run{T: t, Rand: rand.New(rand.NewPCG(s, 0)), tree: New(), model: newModel(), zxid: 100, now: 1000}
 			for range steps {
@@ -49,7 +44,7 @@ func TestTreeDoesWhatTheModelDoes(t *testing.T) {
 			r.compareAll()
 		})
 		if !ok {
-			t.Fatalf("repeat with -run %s -seed %d", t.Name(), s)
+			t.Fatalf("repeat this round at once with COORD_SEED=%d", s)
 		}
 	}
 }

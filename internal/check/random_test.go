@@ -1,28 +1,16 @@
 package check
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/session"
 	"github.com/coordd/coord/zxid"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the random histories; 0 takes the time")
-
-// seedOf is the seed of a test, which it prints.
-func seedOf(t *testing.T) uint64 {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("seed %d", seed)
-	return seed
-}
 
 // fewer is how many histories are looked at.
 func fewer(n uint64) uint64 {
@@ -175,10 +163,10 @@ func (s *store) write(r *Record) {
 // TestRandomGoodHistoriesAreClean judges histories of a service that cannot be
 // wrong.
 func TestRandomGoodHistoriesAreClean(t *testing.T) {
-	seed := seedOf(t)
+	first := seed.New(t)
 	for i := range fewer(60) {
-		if broken, text := rules(history(newStore(seed + i).run(400)...)); broken != nil {
-			t.Fatalf("seed %d breaks %v:\n%s", seed+i, broken, text)
+		if broken, text := rules(history(newStore(first + i).run(400)...)); broken != nil {
+			t.Fatalf("with COORD_SEED=%d it breaks %v:\n%s", first+i, broken, text)
 		}
 	}
 }
@@ -238,13 +226,13 @@ var tamperings = []tampering{
 
 // TestEachTamperingIsFound makes good histories bad in one place.
 func TestEachTamperingIsFound(t *testing.T) {
-	seed := seedOf(t)
+	first := seed.New(t)
 	for _, c := range tamperings {
 		t.Run(c.name, func(t *testing.T) {
 			done := 0
 			for i := uint64(0); i < fewer(25) || done < 3 && i < 1000; i++ { // some have a place in few histories
-				rnd := rand.New(rand.NewPCG(seed+i, 2))
-				all := newStore(seed + i).run(400)
+				rnd := rand.New(rand.NewPCG(first+i, 2))
+				all := newStore(first + i).run(400)
 				var at []int
 				for i := range all {
 					if c.fits(all, i) {
@@ -258,7 +246,7 @@ func TestEachTamperingIsFound(t *testing.T) {
 				place := at[rnd.IntN(len(at))]
 				was := all[place]
 				if broken, _ := rules(history(c.tamper(all, place)...)); broken == nil {
-					t.Errorf("seed %d: it is not found; it was done to %s", seed+i, was.String())
+					t.Errorf("with COORD_SEED=%d it is not found; it was done to %s", first+i, was.String())
 				}
 			}
 			if done < 3 {

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/coordd/coord/fence"
 	"github.com/coordd/coord/fence/sqlfence"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // The marks of these tests are small, as if a cluster had just begun.
@@ -176,8 +176,7 @@ func (l *lockService) grant(account string) permit {
 func TestSumOfBalancesStaysUnderConcurrency(t *testing.T) {
 	d := testDatabase(t, bankSchema)
 	b := newBank(d.DB, Options{})
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	s := seed.New(t)
 	rounds := 120
 	if testing.Short() {
 		rounds = 30
@@ -190,7 +189,7 @@ func TestSumOfBalancesStaysUnderConcurrency(t *testing.T) {
 	var wg sync.WaitGroup
 	for n := range nodes {
 		wg.Go(func() {
-			rnd := rand.New(rand.NewPCG(seed, uint64(n)))
+			rnd := rand.New(rand.NewPCG(s, uint64(n)))
 			held := map[string]permit{} // some of them lost without notice
 			for i := range rounds {
 				from := rnd.IntN(3)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,11 +11,9 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/coordtest"
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/znode"
 )
-
-// SeedVariable is the environment variable that repeats a run's random choices.
-const SeedVariable = "RECIPETEST_SEED"
 
 // rootPrefix is how the roots of the runs begin.
 const rootPrefix = "/step-"
@@ -34,12 +30,12 @@ func EachStep(t *testing.T, s Scenario) {
 	if faults == nil {
 		faults = everyFault
 	}
-	seed := seedOf(t)
+	chance := seed.New(t)
 	for _, f := range faults {
 		t.Run(string(f), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for _, p := range s.everyStep(t, f, seed, stride()) {
-					t.Errorf("%s (%s=%d)", p, SeedVariable, seed)
+				for _, p := range s.everyStep(t, f, chance, stride()) {
+					t.Errorf("%s (COORD_SEED=%d)", p, chance)
 				}
 			})
 		})
@@ -123,17 +119,4 @@ func (s *Scenario) foldersLeft(t *testing.T, eye *client.Client) (problems []str
 		}
 	}
 	return problems
-}
-
-// seedOf is the seed of the random choices.
-func seedOf(t *testing.T) uint64 {
-	text := os.Getenv(SeedVariable)
-	if text == "" {
-		return rand.Uint64()
-	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", SeedVariable, err)
-	}
-	return seed
 }

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/recipes/internal/rig"
 )
 
@@ -15,5 +16,5 @@ var (
 	connect = rig.Connect
 	dial    = rig.Dial
 	newRand = rig.Rand
-	random  = rig.Random
+	random  = seed.Rand
 )

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/recipes/internal/rig"
 )
 
@@ -14,5 +15,5 @@ var (
 	fake    = rig.Fake
 	connect = rig.Connect
 	newRand = rig.Rand
-	random  = rig.Random
+	random  = seed.Rand
 )

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/recipes/internal/rig"
 )
 
@@ -13,7 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	fake    = rig.Fake
 	connect = rig.Connect
-	random  = rig.Random
+	random  = seed.Rand
 )
 
 func wantValue(t *testing.T, c *Counter, want int64) {

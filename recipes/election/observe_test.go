@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/recipes/lock"
 )
 
@@ -203,15 +204,14 @@ func TestFormerLeaderIsReplacedWithoutAGap(t *testing.T) {
 // in the order of tokens, tokens rise, each observer sees the same history, and
 // somebody always leads in the end.
 func TestRandomElectionsAreSeenAsTheyWere(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	s := seed.New(t)
 	rounds := 20
 	if testing.Short() {
 		rounds = 4
 	}
 	for round := range rounds {
 		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) {
-			randomElection(t, c, rand.New(rand.NewPCG(seed, uint64(round))))
+			randomElection(t, c, rand.New(rand.NewPCG(s, uint64(round))))
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/recipes/internal/rig"
 )
 
@@ -280,14 +281,13 @@ func TestForeignContendersAreFollowed(t *testing.T) {
 // TestOrderedLockingIsNeverCalledADeadlock: many take several locks, always in
 // one order, while somebody looks all the time.
 func TestOrderedLockingIsNeverCalledADeadlock(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	s := seed.New(t)
 	fake(t, 1, func(t *testing.T, c *fakecoord.Cluster) {
 		var wg sync.WaitGroup
 		done := make(chan struct{})
 		for i := range 6 {
 			cl := connect(t, c)
-			r := rand.New(rand.NewPCG(seed, uint64(i)))
+			r := rand.New(rand.NewPCG(s, uint64(i)))
 			wg.Go(func() {
 				for range rig.Times(16) {
 					var held []*Handle
@@ -327,9 +327,8 @@ func TestOrderedLockingIsNeverCalledADeadlock(t *testing.T) {
 }
 
 func TestStuckAndCyclesAgreeWithAPlainSearch(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 3))
+	s := seed.New(t)
+	r := rand.New(rand.NewPCG(s, 3))
 	for range 3000 {
 		n := 1 + r.IntN(7)
 		wants := map[client.SessionID][]want{}

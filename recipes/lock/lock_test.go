@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/recipes/internal/rig"
 )
 
@@ -185,7 +186,7 @@ func TestSameNumberIsNoSecondFirst(t *testing.T) {
 // TestLeavingFromTheMiddle: waiters go away by context, by session loss and by
 // an administrator; the others keep their order and nobody enters early.
 func TestLeavingFromTheMiddle(t *testing.T) {
-	r := rig.Random(t)
+	r := seed.Rand(t)
 	for range rig.Times(12) {
 		fake(t, 3, func(t *testing.T, c *fakecoord.Cluster) {
 			const waiters = 12

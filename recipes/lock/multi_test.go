@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/internal/seed"
 )
 
 func acquireAll(t *testing.T, m *Multi) *MultiHandle {
@@ -158,8 +159,7 @@ func orders(of []string) [][]string {
 // TestMultiSharesItsLocksWithMutexes: random users of one lock and of several,
 // some of which go away; there is never more than one holder and tokens rise.
 func TestMultiSharesItsLocksWithMutexes(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	s := seed.New(t)
 	fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
 		all := []string{"/a", "/b", "/c", "/d"}
 		var mu sync.Mutex
@@ -185,7 +185,7 @@ func TestMultiSharesItsLocksWithMutexes(t *testing.T) {
 		var wg sync.WaitGroup
 		for who := 1; who <= 8; who++ {
 			cl := connect(t, c)
-			r := rand.New(rand.NewPCG(seed, uint64(who)))
+			r := rand.New(rand.NewPCG(s, uint64(who)))
 			wg.Go(func() {
 				for range 60 {
 					paths := slices.Clone(all)

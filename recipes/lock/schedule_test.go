@@ -17,7 +17,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
-	"github.com/coordd/coord/recipes/internal/rig"
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/znode"
 )
 
@@ -28,7 +28,7 @@ const testLimit = 2 // of semaphores
 // 10,000 such schedules at what locks are for: order, tokens, exclusion, that
 // somebody gets the lock, and that nothing is left.
 func TestRandomSchedules(t *testing.T) {
-	s := rig.Seed(t)
+	s := seed.New(t)
 	for kind, schedules := range map[Kind]int{KindMutex: 4000, KindRW: 3000, KindSemaphore: 3000} {
 		if testing.Short() {
 			schedules /= 20

@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coord/api/coordpb"
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // TestCancelAnywhereLeavesNoMember ends the context of Join after each possible
@@ -303,9 +304,8 @@ func TestEventsOlderThanWhatWasReadChangeNothing(t *testing.T) {
 // deleted at random, over connections that break. Each list of each watcher is
 // one that there was, in that order, and all end with the same.
 func TestRandomGroupsAreSeenAsTheyWere(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 3))
+	s := seed.New(t)
+	r := rand.New(rand.NewPCG(s, 3))
 	rounds := 12
 	if testing.Short() {
 		rounds = 3

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coord/client"
 	"github.com/coordd/coord/client/fakecoord"
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // TestExactlyOnceAppliedInTwoHundredRoundsOfKills: five hosts share a job; in each
@@ -24,10 +25,9 @@ import (
 // period has one marker and is applied once, and the marker names a token that
 // was given out for that period.
 func TestExactlyOnceAppliedInTwoHundredRoundsOfKills(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	s := seed.New(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{c: fakecoord.New(t, 3), rand: rand.New(rand.NewPCG(seed, 1)), tokens: map[string][]fence.Token{}, stop: make(chan struct{})}
+		w := &world{c: fakecoord.New(t, 3), rand: rand.New(rand.NewPCG(s, 1)), tokens: map[string][]fence.Token{}, stop: make(chan struct{})}
 		// The job has run before: so nothing is left out of what comes.
 		do(t, New(connect(t, w.c), "/jobs/nightly"), "1999-12-31T23:00:00Z", nothing)
 		var wg sync.WaitGroup

@@ -6,7 +6,7 @@
 // a judgement of all of it and with equal digests on all servers.
 //
 // Chance decides what happens and when; its seed is printed and can be given
-// again with -seed. With real processes the machine has its own part in the timing,
+// again as COORD_SEED. With real processes the machine has its own part in the timing,
 // so a seed repeats a run only roughly. What a failed run leaves (history, its
 // judgement, the servers' logs, and a timeline of what was done to them) is in the
 // directory that it names.

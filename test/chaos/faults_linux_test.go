@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/test/internal/smalldisk"
 	"github.com/coordd/coord/test/internal/tunnet"
 	"github.com/coordd/coord/test/internal/wallclock"
@@ -28,7 +29,7 @@ func TestFaultsOfAllKinds(t *testing.T) {
 	skipIfShort(t)
 	for _, c := range sizes(*length) {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, seed(t), rigOptions{
+			r := newRig(t, seed.New(t), rigOptions{
 				servers: c.servers, network: true, diskSize: diskBytes, badDisks: true,
 				config: "raft: {snapshot_log_size: 1MiB, write_deadline: 2s}\n",
 			})

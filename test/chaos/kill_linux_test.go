@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/test/internal/child"
 )
 
@@ -23,7 +24,7 @@ func TestKills(t *testing.T) {
 	skipIfShort(t)
 	for _, c := range sizes(*kills) {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, seed(t), rigOptions{servers: c.servers, config: smallLogs})
+			r := newRig(t, seed.New(t), rigOptions{servers: c.servers, config: smallLogs})
 			for done := 0; done < c.share && !t.Failed(); {
 				l := r.startLoad(loadOptions{root: fmt.Sprintf("/kills-%d", done), clients: 5})
 				slice := min(sliceOfKills, c.share-done)
@@ -125,7 +126,7 @@ func (r *rig) pause(most time.Duration) { time.Sleep(time.Duration(r.rnd.Int64N(
 // leads then has everything that was acknowledged, and hands it on.
 func TestFollowerThatHasJustCaughtUpLeads(t *testing.T) {
 	skipIfShort(t)
-	r := newRig(t, seed(t), rigOptions{servers: 3, config: smallLogs})
+	r := newRig(t, seed.New(t), rigOptions{servers: 3, config: smallLogs})
 	l := r.startLoad(loadOptions{root: "/caught-up", clients: 5})
 	for round := range 6 {
 		lead := r.leader()

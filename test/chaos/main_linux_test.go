@@ -12,12 +12,11 @@ import (
 )
 
 var (
-	seedFlag = flag.Uint64("seed", 0, "of chance; 0: another one each time")
-	kills    = flag.Int("kills", 50, "how many servers TestKills kills")
-	points   = flag.Int("points", 24, "at how many system calls TestKillAtSystemCalls kills a server")
-	store    = flag.String("store", "", "where servers keep the log: wal or boltdb; empty: chance says")
-	keep     = flag.Bool("keep", false, "keep what a run leaves, also if it passes")
-	length   = flag.Duration("length", 40*time.Second, "how long TestFaultsOfAllKinds disturbs clusters")
+	kills  = flag.Int("kills", 50, "how many servers TestKills kills")
+	points = flag.Int("points", 24, "at how many system calls TestKillAtSystemCalls kills a server")
+	store  = flag.String("store", "", "where servers keep the log: wal or boltdb; empty: chance says")
+	keep   = flag.Bool("keep", false, "keep what a run leaves, also if it passes")
+	length = flag.Duration("length", 40*time.Second, "how long TestFaultsOfAllKinds disturbs clusters")
 )
 
 func TestMain(m *testing.M) {
@@ -35,15 +34,4 @@ func skipIfShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whole clusters of processes are not part of the quick tests")
 	}
-}
-
-// seed is that of a test, printed.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	s := *seedFlag
-	if s == 0 {
-		s = uint64(time.Now().UnixNano())
-	}
-	t.Logf("seed %d", s)
-	return s
 }

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/coordd/coord/internal/check"
+	"github.com/coordd/coord/internal/seed"
 )
 
 // TestPowerCuts takes the power from all servers at once, or from all but one, again
 // and again: what was acknowledged was on their disks, and not only on the way.
 func TestPowerCuts(t *testing.T) {
 	skipIfShort(t)
-	r := newRig(t, seed(t), rigOptions{servers: 3, diskSize: diskBytes, config: smallLogs})
+	r := newRig(t, seed.New(t), rigOptions{servers: 3, diskSize: diskBytes, config: smallLogs})
 	l := r.startLoad(loadOptions{root: "/power", clients: 5})
 	for range 5 {
 		l.waitProgress(60, time.Minute)
@@ -38,7 +39,7 @@ func TestPowerCutsShowADiskThatLies(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Skip("strace is missing, run: make setup")
 	}
-	r := newRig(t, seed(t), rigOptions{servers: 1, diskSize: diskBytes, badDisks: true})
+	r := newRig(t, seed.New(t), rigOptions{servers: 1, diskSize: diskBytes, badDisks: true})
 	p := r.nodes[0]
 	p.Kill()
 	const syncs = "fsync,fdatasync,sync_file_range"

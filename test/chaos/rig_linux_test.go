@@ -184,7 +184,7 @@ func (r *rig) end() {
 		}
 		return
 	}
-	r.t.Logf("what is left of this run is in %s (run again with -seed %d)", r.dir, r.seed)
+	r.t.Logf("what is left of this run is in %s (run again with COORD_SEED=%d)", r.dir, r.seed)
 }
 
 // checkLog fails the test if a server has panicked, or has ended by itself without

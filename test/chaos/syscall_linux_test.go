@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coord/internal/seed"
 	"github.com/coordd/coord/internal/tied"
 	"github.com/coordd/coord/test/internal/child"
 )
@@ -70,7 +71,7 @@ func TestKillAtSystemCalls(t *testing.T) {
 		{"Alone", 1, *points / 4}, // nobody else knows what it forgets
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, seed(t), rigOptions{servers: c.servers, config: smallLogs})
+			r := newRig(t, seed.New(t), rigOptions{servers: c.servers, config: smallLogs})
 			hit := map[string]int{}
 			for done := 0; done < c.points && !t.Failed(); {
 				l := r.startLoad(loadOptions{root: fmt.Sprintf("/calls-%d", done), clients: 4})

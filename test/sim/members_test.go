@@ -12,7 +12,7 @@ import (
 // what is in the plan has really happened.
 func scheduled(t *testing.T, c Config, plan func(Config) []Step) Outcome {
 	t.Helper()
-	c.Seed, c.Keep = *seedFlag, *keepFlag
+	c.Keep = *keepFlag
 	c.Plan = []Step{}
 	c = c.withDefaults()
 	c.Plan = plan(c)
@@ -120,7 +120,7 @@ func TestRemovalThatWouldLoseTheQuorumIsRefusedUnderLoad(t *testing.T) {
 		t.Skip("a whole cluster under load, for some seconds")
 	}
 	t.Parallel()
-	c := Config{Seed: *seedFlag, Keep: *keepFlag, Servers: 3, Plan: []Step{}}.withDefaults()
+	c := Config{Keep: *keepFlag, Servers: 3, Plan: []Step{}}.withDefaults()
 	for i := range 6 {
 		at := c.paces(float64(10 + 60*i))
 		c.Plan = append(c.Plan,

@@ -53,7 +53,7 @@ func TestDayOldBackupIsRestoredWhileClientsRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a day in a cluster, for half a minute")
 	}
-	c := Config{Seed: *seedFlag, Clients: 6, Pace: dayPace, Keep: *keepFlag}
+	c := Config{Clients: 6, Pace: dayPace, Keep: *keepFlag}
 	c.Length = aDay + c.paces(140)
 	c.Plan = dayPlan(c.withDefaults())
 	c.Slower = func(at time.Duration) float64 {

@@ -258,17 +258,17 @@ func (w *world) keep(out *Outcome) string {
 }
 
 // again is the command that makes a run of a test once more. Random runs find their
-// configuration by the seed.
+// configuration by the seed; the others have their own.
 func again(test string, cfg Config) string {
 	parts := strings.Split(test, "/")
-	runs := ""
+	chance, runs := "", ""
 	if parts[0] == randomTest {
-		parts, runs = parts[:1], " -runs 1"
+		parts, chance, runs = parts[:1], fmt.Sprintf("COORD_SEED=%d ", cfg.Seed), " -runs 1"
 	}
 	if testing.Short() {
 		runs += " -short"
 	}
-	return fmt.Sprintf("go test ./test/sim -count=1 -timeout 0 -v -run '^%s$' -seed %d%s", strings.ReplaceAll(strings.Join(parts, "$/^"), "'", "."), cfg.Seed, runs)
+	return fmt.Sprintf("%sgo test ./test/sim -count=1 -timeout 0 -v -run '^%s$'%s", chance, strings.ReplaceAll(strings.Join(parts, "$/^"), "'", "."), runs)
 }
 
 // randomTest is the test that draws seeds.

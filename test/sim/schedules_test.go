@@ -136,7 +136,7 @@ func TestSchedulesThatBrokeTheFirstDesign(t *testing.T) {
 	for _, f := range fixedSchedules {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			c := Config{Seed: *seedFlag, Keep: *keepFlag}.withDefaults()
+			c := Config{Keep: *keepFlag}.withDefaults()
 			c.Plan = f.plan(c)
 			last := c.Plan[0]
 			for _, s := range c.Plan {

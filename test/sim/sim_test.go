@@ -5,13 +5,15 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coordd/coord/internal/seed"
 )
 
 var (
-	seedFlag = flag.Uint64("seed", 0, "seed of the first run; 0: a new one")
 	runsFlag = flag.Int("runs", 0, "how many random runs; 0: as many as make up the simulated time")
 	soakFlag = flag.Duration("soak", 0, "for how long to make random runs")
 	keepFlag = flag.String("keep", "", "where failing runs leave history, logs and seed")
@@ -65,6 +67,13 @@ func variant(seed uint64) Config {
 	return c
 }
 
+func TestRandomRunIsRepeatedByItsSeed(t *testing.T) {
+	got := again(randomTest+"/runs/#01", Config{Seed: 7})
+	if !strings.HasPrefix(got, "COORD_SEED=7 go test ") || !strings.Contains(got, "'^"+randomTest+"$' -runs 1") {
+		t.Errorf("the command is %s", got)
+	}
+}
+
 // tally adds up what runs have come to.
 type tally struct {
 	mu        sync.Mutex
@@ -104,27 +113,22 @@ func (y *tally) more(began time.Time) bool {
 	return y.simulated < wanted
 }
 
-// TestRandomSchedules makes runs of one seed after the other, two at a time, until
-// the wanted time is simulated.
+// TestRandomSchedules makes runs of one seed after the other, from COORD_SEED on, two
+// at a time, until the wanted time is simulated.
 func TestRandomSchedules(t *testing.T) {
-	first := *seedFlag
-	if first == 0 {
-		first = rand.Uint64() >> 24
-	}
-	t.Logf("first seed %d", first)
+	next := seed.New(t)
 	total := &tally{happened: map[Kind]int{}}
 	began := time.Now()
-	var next sync.Mutex
-	seed := first
+	var drawing sync.Mutex
 	t.Run("runs", func(t *testing.T) {
 		for range 2 {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
 				for total.more(began) && (*soakFlag > 0 || !t.Failed()) {
-					next.Lock()
-					mine := seed
-					seed++
-					next.Unlock()
+					drawing.Lock()
+					mine := next
+					next++
+					drawing.Unlock()
 					start := time.Now()
 					out := Must(t, variant(mine))
 					total.add(out)

@@ -14,7 +14,7 @@ func TestLeaderChangesBreakNoConnectionOfZooKeepersClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a whole cluster, for some seconds")
 	}
-	c := Config{Seed: *seedFlag, Clients: 6, Keep: *keepFlag}
+	c := Config{Clients: 6, Keep: *keepFlag}
 	for i := range 12 {
 		at := c.withDefaults().paces(float64(10 + 25*i))
 		if i%2 == 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coord/fence"
+	"github.com/coordd/coord/internal/seed"
 )
 
 func enter(t *testing.T, turns *Turns, store fence.Store, token fence.Token) (context.Context, func()) {
@@ -118,11 +119,13 @@ func TestTokensNeverGoDown(t *testing.T) {
 	var last, runningToken atomic.Uint64
 	var mu sync.Mutex
 	count := map[uint64]int{}
+	s := seed.New(t)
 	var wg sync.WaitGroup
-	for range 8 {
+	for i := range uint64(8) {
 		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(s, i))
 			for range 300 {
-				token := fence.Token(last.Load() + 1 + rand.Uint64N(3))
+				token := fence.Token(last.Load() + 1 + rnd.Uint64N(3))
 				_, leave, err := turns.Enter(context.Background(), gate, Request{Resource: "r", Token: token})
 				if err != nil {
 					if !errors.Is(err, fence.ErrStale) {

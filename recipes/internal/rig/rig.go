@@ -7,8 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,26 +51,5 @@ func Dial(ctx context.Context, c *fakecoord.Cluster, opts ...client.Option) (*cl
 	}, opts...)...)
 }
 
-// Seed is COORD_SEED, or a new one. It is printed, so that a failure can be looked
-// into again.
-func Seed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv("COORD_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
-			t.Fatal("COORD_SEED: ", err)
-		}
-	}
-	t.Logf("COORD_SEED=%d", seed)
-	return seed
-}
-
 // Rand is a source of the choices that a seed stands for.
 func Rand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
-
-// Random is a source with a Seed.
-func Random(t *testing.T) *rand.Rand {
-	t.Helper()
-	return Rand(Seed(t))
-}
