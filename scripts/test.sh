@@ -8,9 +8,12 @@
 #        scripts/test.sh fuzz      only the fuzz targets
 #        scripts/test.sh race      all tests under the race detector
 #
-# With CI=true a skipped test is a failure.
+# With CI=true a skipped test is a failure, and chance (COORD_SEED) follows from the
+# files of the commit: a run that failed can be made again, and each change of the
+# files tries something else.
 #
 # FUZZTIME   how long each fuzz target runs (30s)
+# COORD_SEED the seed of all tests with chance in them (each draws its own)
 # GO         the go command (go)
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -226,5 +229,11 @@ case $mode in
 esac
 "$GO" build -o "$scratch/testsum" ./scripts/testsum || exit 1
 strict=false
-[ "${CI:-}" != true ] || strict=true
+if [ "${CI:-}" = true ]; then
+  strict=true
+  if [ -z "${COORD_SEED:-}" ] && tree=$(git rev-parse 'HEAD^{tree}' 2>/dev/null); then
+    export COORD_SEED=$((16#${tree:0:10}))
+  fi
+fi
+[ -z "${COORD_SEED:-}" ] || echo "COORD_SEED=$COORD_SEED"
 run "$mode" | "$scratch/testsum" "-strict=$strict"
