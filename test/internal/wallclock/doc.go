@@ -3,7 +3,7 @@
 // process needs no preparation, and its monotonic clock is left alone.
 //
 // Programs read the time in the vDSO, a page of code that the kernel maps into
-// each process. Step replaces the function there by one that asks the kernel and
-// adds an offset when the wall clock was asked for. The page is the process's
-// own from then on; nobody else sees the change.
+// each process. Of makes the function there jump to one that asks the kernel, and
+// adds an offset when the wall clock was asked for: Step sets it. The page is the
+// process's own from then on; nobody else sees the change.
 package wallclock

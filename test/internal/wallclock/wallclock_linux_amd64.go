@@ -19,12 +19,16 @@ var ErrUnsupported = errors.New("cannot set the clock of a process here")
 const (
 	// symbol is the function that Go's runtime calls.
 	symbol = "__vdso_clock_gettime"
+	// room is a function that Go programs do not call: there is the code.
+	room = "__vdso_clock_getres"
 	// offsetAt is where in the code the offset stands, in seconds.
 	offsetAt = 8
+	// jumpSize is the size of a jump to any place of the vDSO.
+	jumpSize = 5
 )
 
-// code takes the place of the vDSO's function. It keeps all registers but those
-// that a system call may change, and uses no stack but for its return address.
+// code does what the vDSO's function did. It keeps all registers but those that a
+// system call may change, and uses no stack but for its return address.
 //
 //	jmp  start
 //	nop...                      (to byte 8)
@@ -58,7 +62,7 @@ var code = []byte{
 // worthless once the process has ended.
 type Clock struct {
 	pid int
-	at  int64 // address of the function in the process
+	at  int64 // address of our code in the process
 }
 
 // Of finds the clock of a running process, and takes it over. The process is
@@ -77,16 +81,20 @@ func Of(pid int) (*Clock, error) {
 	if _, err := mem.ReadAt(image, start); err != nil {
 		return nil, fmt.Errorf("%w: read the vDSO: %w", ErrUnsupported, err)
 	}
-	at, size, err := find(image)
+	entry, at, err := find(image)
 	if err != nil {
 		return nil, err
 	}
+	if _, err := mem.WriteAt(code, start+at); err != nil {
+		return nil, fmt.Errorf("%w: write the vDSO: %w", ErrUnsupported, err)
+	}
+	// Only the first instructions of the function are replaced, by a jump: a thread
+	// that is behind them ends the old one undisturbed.
+	jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(at-entry-jumpSize)) // jmp rel32
 	c := &Clock{pid: pid, at: start + at}
-	return c, c.whileOutside(size, func() error {
-		if _, err := mem.WriteAt(code, c.at); err != nil {
-			return fmt.Errorf("%w: write the vDSO: %w", ErrUnsupported, err)
-		}
-		return nil
+	return c, c.whileNotWithin(start+entry+1, start+entry+jumpSize, func() error {
+		_, err := mem.WriteAt(jump, start+entry)
+		return err
 	})
 }
 
@@ -124,8 +132,9 @@ func vdso(pid int) (start, end int64, err error) {
 	return 0, 0, fmt.Errorf("%w: process %d has no vDSO", ErrUnsupported, pid)
 }
 
-// find returns where the function is in the image, and how long it is.
-func find(image []byte) (at int64, size uint64, err error) {
+// find returns where the function is in the image, and where there is room for the
+// code.
+func find(image []byte) (entry, at int64, err error) {
 	file, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
 		return 0, 0, fmt.Errorf("%w: vDSO: %w", ErrUnsupported, err)
@@ -134,49 +143,62 @@ func find(image []byte) (at int64, size uint64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("%w: vDSO: %w", ErrUnsupported, err)
 	}
-	for _, s := range symbols {
-		if s.Name != symbol {
-			continue
-		}
-		// The offset must be aligned for Step.
-		if s.Size < uint64(len(code)) || s.Value%8 != 0 {
-			return 0, 0, fmt.Errorf("%w: %s at %#x has %d bytes", ErrUnsupported, symbol, s.Value, s.Size)
-		}
-		return int64(s.Value), s.Size, nil
+	entry, err = locate(symbols, symbol, jumpSize)
+	if err != nil {
+		return 0, 0, err
 	}
-	return 0, 0, fmt.Errorf("%w: the vDSO has no %s", ErrUnsupported, symbol)
+	at, err = locate(symbols, room, uint64(len(code)))
+	return entry, at, err
 }
 
-// tries bounds how often it is looked whether no thread is in the function: each
-// spends nanoseconds there. The first pause is short; on a busy machine a thread
-// may need longer to come by the kernel, so each pause is longer than the last one,
-// ten seconds in all.
+// locate returns where a function of at least size bytes is.
+func locate(symbols []elf.Symbol, name string, size uint64) (int64, error) {
+	for _, s := range symbols {
+		if s.Name != name {
+			continue
+		}
+		if s.Size < size || s.Value%8 != 0 { // the offset must be aligned for Step
+			return 0, fmt.Errorf("%w: %s at %#x has %d bytes", ErrUnsupported, name, s.Value, s.Size)
+		}
+		return int64(s.Value), nil
+	}
+	return 0, fmt.Errorf("%w: the vDSO has no %s", ErrUnsupported, name)
+}
+
+// tries bounds how often it is looked whether no thread is where nothing may be
+// changed. The first pauses are short; on a busy machine a thread may need longer to
+// come by the kernel, or to get on, so each pause is longer than the last one, ten
+// seconds in all.
 const (
 	tries      = 100
-	firstPause = 2 * time.Millisecond
+	firstPause = time.Millisecond
 )
 
-// whileOutside stops the process, and runs f when no thread is in the vDSO's
-// function.
-func (c *Clock) whileOutside(size uint64, f func() error) (err error) {
+// whileNotWithin stops the process, and runs f when no thread is about to run what
+// is from address from on and before to.
+func (c *Clock) whileNotWithin(from, to int64, f func() error) (err error) {
 	for try := range tries {
+		pause := time.Duration(try+1) * firstPause
+		if try > 0 {
+			time.Sleep(pause) // stopped again at once, a thread would still be where it was
+		}
 		if err := syscall.Kill(c.pid, syscall.SIGSTOP); err != nil {
 			return err
 		}
-		time.Sleep(time.Duration(try+1) * firstPause) // threads stop when they next come by the kernel
-		var outside bool
-		if outside, err = c.outside(size); outside {
+		time.Sleep(pause) // threads stop when they next come by the kernel
+		var free bool
+		if free, err = c.free(from, to); free {
 			err = f()
 		}
-		if resume := syscall.Kill(c.pid, syscall.SIGCONT); err != nil || resume != nil || outside {
+		if resume := syscall.Kill(c.pid, syscall.SIGCONT); err != nil || resume != nil || free {
 			return errors.Join(err, resume)
 		}
 	}
-	return fmt.Errorf("%w: a thread is always reading it", ErrUnsupported)
+	return fmt.Errorf("%w: its threads do not stop", ErrUnsupported)
 }
 
-// outside says whether all threads have stopped outside the function.
-func (c *Clock) outside(size uint64) (bool, error) {
+// free says whether all threads have stopped, none of them within.
+func (c *Clock) free(from, to int64) (bool, error) {
 	dir := "/proc/" + strconv.Itoa(c.pid) + "/task"
 	tasks, err := os.ReadDir(dir)
 	if err != nil {
@@ -197,7 +219,7 @@ func (c *Clock) outside(size uint64) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("%w: %q: %w", ErrUnsupported, text, err)
 		}
-		if pc >= uint64(c.at) && pc < uint64(c.at)+size {
+		if pc >= uint64(from) && pc < uint64(to) {
 			return false, nil
 		}
 	}
