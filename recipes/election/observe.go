@@ -14,9 +14,9 @@ import (
 // else, however many candidates there are.
 //
 // When the servers no longer know all changes since a connection was lost, the
-// state is read anew and yielded with Missed set if it differs: leaders that came
-// and went in between, and gaps, are not seen then. The Token tells whether it is
-// another leadership. Very late, when the servers no longer keep the value of a
+// state is read anew and yielded with Missed set, unless the same leader says what
+// it said before: leaders that came and went in between, and gaps, are not seen
+// then. The Token tells whether it is another leadership. Very late, when the servers no longer keep the value of a
 // leader that has gone already, that leader has a Session but neither Value nor
 // Token.
 //
@@ -99,7 +99,9 @@ func (o *observer) reread(ctx context.Context, z client.Zxid) (bool, error) {
 	n, err := o.e.c.Get(ctx, o.e.leaderNode(), client.AtLeast(z))
 	switch {
 	case errors.Is(err, client.ErrNoNode):
-		return o.take(Leader{Zxid: z, Missed: !o.first}), nil
+		// Also if nobody led before: leaders may have come and gone.
+		o.first, o.last = false, Leader{Zxid: z, Missed: !o.first}
+		return true, nil
 	case err != nil:
 		return false, err
 	}

@@ -66,7 +66,7 @@ func TestNothingIsMissedOverABrokenConnection(t *testing.T) {
 }
 
 // TestResyncIsMarkedAndRight: the servers have forgotten the changes. The state
-// comes as it is, with Missed set if it is another one, and then it goes on.
+// comes as it is, with Missed set unless the same one leads, and then it goes on.
 func TestResyncIsMarkedAndRight(t *testing.T) {
 	fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
 		seen := observe(t, New(at(t, c, "n1"), "/e"))
@@ -91,6 +91,10 @@ func TestResyncIsMarkedAndRight(t *testing.T) {
 			t.Fatalf("observed %+v", got)
 		}
 		apart(c, func() { resign(t, l); c.Forget() })
+		if got := next(t, seen); !got.Missed || !got.None() {
+			t.Fatalf("observed %+v", got)
+		}
+		apart(c, func() { resign(t, campaign(t, e, "unseen")); c.Forget() }) // none led before, none does now
 		if got := next(t, seen); !got.Missed || !got.None() {
 			t.Fatalf("observed %+v", got)
 		}
