@@ -217,8 +217,8 @@ func TestImportGoesOnAfterItWasKilled(t *testing.T) {
 	under, begun := i.killedCopy()
 	// The next one finds what is there, while the leader is killed under it.
 	cmd := i.command("import", "zookeeper", i.source.host(), "--path", "/many", "--under", under, "--json")
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
+	var out, progress strings.Builder // progress is told after a second
+	cmd.Stdout, cmd.Stderr = &out, &progress
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestImportGoesOnAfterItWasKilled(t *testing.T) {
 	leader := i.c.leader()
 	leader.kill()
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("the leader was killed: %v\n%s", err, out.String())
+		t.Fatalf("the leader was killed: %v\n%s%s", err, out.String(), progress.String())
 	}
 	leader.start()
 	doc := output{stdout: out.String()}.json(t, "second run")
