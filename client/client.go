@@ -71,7 +71,7 @@ func (s *Session) opened(ctx context.Context) error {
 			Detail: fmt.Sprintf("no server has taken the session in %s", time.Since(began).Round(time.Millisecond)),
 		}
 	}
-	s.finish(ByClient, "", 0)
+	s.finish(ByClient, "")
 	s.wg.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -190,8 +190,8 @@ func useful(m *coordpb.SessionReply) bool {
 
 // handle takes in one message. Within it, registrations come before events and
 // events before other replies: an event must not be seen later than a reply
-// that already shows its transaction. A returned error says that the session is
-// over or has left this connection.
+// that already shows its transaction. The goodbye comes last. A returned error
+// says that the session is over or has left this connection.
 func (s *Session) handle(cn *conn, m *coordpb.SessionReply) *coordpb.Error {
 	var over ended
 	var bad *coordpb.Error
@@ -216,11 +216,20 @@ func (s *Session) handle(cn *conn, m *coordpb.SessionReply) *coordpb.Error {
 	}
 	s.line.pop()
 	cn.mark = max(cn.mark, Zxid(m.Zxid))
+	var left ended
+	ends := false
+	if e := m.Goodbye.GetError(); gone(e.GetCode()) {
+		// Before anybody sees the events: some are of what this end has done.
+		left, ends = s.refusedLocked(e, 0)
+	}
 	if len(s.line.waiting) > 0 {
 		signal(cn.kick)
 	}
 	s.mu.Unlock()
 	over.tell()
+	if ends {
+		s.tellEnd(left)
+	}
 	return bad
 }
 

@@ -156,7 +156,7 @@ func (s *Session) endRound() (over bool) {
 	s.mu.Unlock()
 	switch {
 	case closing:
-		s.finish(ByClient, "", 0)
+		s.finish(ByClient, "")
 		return true
 	case !established && (hopelessAll || s.core.opts.failFast && !owed):
 		s.fail(&Error{Op: opDial, Err: ErrUnavailable, Tried: s.attempts(), Index: -1})
@@ -266,7 +266,7 @@ func (s *Session) judge(r *refusal) (final bool) {
 }
 
 func (s *Session) giveUp(r *refusal) bool {
-	s.finish(Restore, r.proto.GetMessage(), 0)
+	s.finish(Restore, r.proto.GetMessage())
 	return true
 }
 
@@ -291,7 +291,7 @@ func (f *finder) try(ctx context.Context, endpoint string) (*conn, error) {
 		return cn, nil
 	}
 	var r *refusal
-	if !errors.As(err, &r) { // who refuses is at least there
+	if ctx.Err() == nil && !errors.As(err, &r) { // who refuses is at least there
 		s.core.streams.retire(l)
 	}
 	s.core.streams.release(l)

@@ -41,7 +41,7 @@ func (s *Session) Close(ctx context.Context) error {
 	if send {
 		s.awaitClose(ctx, c.done)
 	}
-	s.finish(ByClient, "", 0)
+	s.finish(ByClient, "")
 	s.wg.Wait()
 	if !send || c.reply != nil || s.told {
 		return nil
@@ -133,7 +133,7 @@ func (s *Session) checkDeadline() {
 	}
 	s.mu.Unlock()
 	if live {
-		s.finish(reason, "no heartbeat was answered in time", 0)
+		s.finish(reason, "no heartbeat was answered in time")
 	}
 }
 
@@ -142,15 +142,23 @@ func (s *Session) endError(r Reason, detail string) *SessionError {
 	return &SessionError{ID: s.id, Reason: r, LastAck: s.lastAck, Timeout: s.timeout, Stalled: s.stalled, Detail: detail}
 }
 
-// finish makes the session be over: it ends its context and all calls. A nextSeq
-// other than 0 is the first write number that the cluster has not applied, so
-// that the writes from there on are known not to be done. A session that is
-// over already stays as it is.
-func (s *Session) finish(r Reason, detail string, nextSeq uint64) {
+// finish makes the session be over: it ends its context and all calls. A session
+// that is over already stays as it is.
+func (s *Session) finish(r Reason, detail string) {
 	s.mu.Lock()
+	over, first := s.finishLocked(r, detail, 0)
+	s.mu.Unlock()
+	if first {
+		s.tellEnd(over)
+	}
+}
+
+// finishLocked is the part of finish that mu is held for; tellEnd is the rest, for
+// the first end. A nextSeq other than 0 is the first write number that the cluster
+// has not applied, so that the writes from there on are known not to be done.
+func (s *Session) finishLocked(r Reason, detail string, nextSeq uint64) (over ended, first bool) {
 	if s.end != nil {
-		s.mu.Unlock()
-		return
+		return nil, false
 	}
 	s.end = s.endError(r, detail)
 	if s.closing && r != ByClient {
@@ -163,15 +171,18 @@ func (s *Session) finish(r Reason, detail string, nextSeq uint64) {
 	}
 	s.setState(state)
 	s.cancel(s.end)
-	over := s.endCalls(nextSeq)
+	over = s.endCalls(nextSeq)
 	s.stop()
 	close(s.finished)
-	s.mu.Unlock()
+	return over, true
+}
+
+func (s *Session) tellEnd(over ended) {
 	s.states.close()
 	s.core.remove(s)
 	over.tell()
-	if state == Expired {
-		s.core.opts.log.Warn("session ended", "session", s.end.ID.String(), "reason", string(r), "err", s.end)
+	if s.end.Reason != ByClient {
+		s.core.opts.log.Warn("session ended", "session", s.end.ID.String(), "reason", string(s.end.Reason), "err", s.end)
 	}
 }
 
@@ -205,11 +216,19 @@ func (s *Session) callError() error {
 
 // refused ends the session because a server said that it is over.
 func (s *Session) refused(e *coordpb.Error, nextSeq uint64) {
-	reason, detail := endReason(e)
 	s.mu.Lock()
-	s.told = true
+	over, first := s.refusedLocked(e, nextSeq)
 	s.mu.Unlock()
-	s.finish(reason, detail, nextSeq)
+	if first {
+		s.tellEnd(over)
+	}
+}
+
+// refusedLocked is the part of refused that mu is held for.
+func (s *Session) refusedLocked(e *coordpb.Error, nextSeq uint64) (over ended, first bool) {
+	reason, detail := endReason(e)
+	s.told = true
+	return s.finishLocked(reason, detail, nextSeq)
 }
 
 // endReason is what a server says about the end of the session, and what that
@@ -246,7 +265,7 @@ func (s *Session) fail(err error) {
 		s.failure = err
 	}
 	s.mu.Unlock()
-	s.finish(ByClient, "", 0)
+	s.finish(ByClient, "")
 }
 
 // attempts lists the newest try at each endpoint since the session was last

@@ -79,3 +79,55 @@ func TestSessionThatASnapshotEndedIsToldWhy(t *testing.T) {
 		t.Errorf("goodbye %v", c.bye)
 	}
 }
+
+// TestEndOfASessionComesWithWhatItDid: however long the entry takes that ends it,
+// the client is not told that its ephemerals are gone before it is told why, and
+// the events of others do not overtake them.
+func TestEndOfASessionComesWithWhatItDid(t *testing.T) {
+	for _, reason := range []session.EndReason{session.Killed, session.TakenOver, session.Expired} {
+		s, n := fakeServer(t)
+		c, w := connect(t, s)
+		id := session.ID(w.GetSessionId())
+		c.send(&coordpb.Request{Id: 1, Watch: &coordpb.Watch{Path: "/", Kind: coordpb.Watch_KIND_RECURSIVE}})
+		c.reply(1)
+		c.send(&coordpb.Request{Seq: 1, Write: &coordpb.Write{Ops: []*coordpb.Op{ephemeral("/mine")}}})
+		c.until("the event of the creation", func() bool { return len(c.evs) == 1 })
+		n.beforeDone = func() {
+			select {
+			case m := <-c.p.out:
+				t.Errorf("%s: told before the reason is known: %v", reason, m)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		other := mustWrite(t, s, create("/other", ""))
+		n.apply(
+			&fsm.Command{Kind: fsm.CmdKill, Kill: &fsm.Kill{Session: id, Reason: reason}},
+			&fsm.Command{Kind: fsm.CmdWrite, Line: fsm.LineRef{Server: "n1~1", Boot: 1}, Seq: n.seq + 1, Write: other},
+		)
+		m := <-c.p.out
+		if len(m.GetReplies()) != 0 || len(m.GetEvents()) != 2 || m.GetEvents()[0].GetPath() != "/mine" || m.GetEvents()[1].GetPath() != "/other" {
+			t.Errorf("%s: the message has %v", reason, m)
+		}
+		if end := m.GetGoodbye().GetError().GetSessionEnd(); end != coordpb.SessionEnd(reason) {
+			t.Errorf("%s: the goodbye says %s", reason, end)
+		}
+	}
+}
+
+// TestStreamIsNeverBehindItsWelcome: neither is a repeat's answer, which shows an
+// old transaction, nor a goodbye.
+func TestStreamIsNeverBehindItsWelcome(t *testing.T) {
+	r := start(t, oneServer(t))
+	c := r.open()
+	first := c.must(create("/a", ""))
+	r.open().must(set("/a", "2"))
+	c2 := r.attach(c, 2) // has the second transaction in its welcome, and checks
+	c2.seq = 0
+	if again := c2.must(create("/a", "")); again.GetZxid() != first.GetZxid() {
+		t.Errorf("the repeat is of %x, the first of %x", again.GetZxid(), first.GetZxid())
+	}
+	c3 := r.attach(c, 3)
+	wantCode(t, c2.end(), coordpb.Code_CODE_SESSION_MOVED)
+	r.attach(c, 4)
+	wantCode(t, c3.end(), coordpb.Code_CODE_SESSION_MOVED)
+}

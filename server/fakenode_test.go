@@ -41,6 +41,8 @@ type fakeNode struct {
 	loadErr error
 	loads   int   // times it was asked for
 	beatErr error // the answer to each heartbeat
+
+	beforeDone func() // is called before the end of each entry
 }
 
 type fakeKey struct {
@@ -219,8 +221,15 @@ func (n *fakeNode) SessionOpened(id session.ID, by session.Protocol) { n.s.hub.S
 func (n *fakeNode) SessionEnded(id session.ID, by session.Protocol, r session.EndReason) {
 	n.s.hub.SessionEnded(id, by, r)
 }
-func (n *fakeNode) EntryDone(i, term uint64, last zxid.ID) { n.s.hub.EntryDone(i, term, last) }
-func (n *fakeNode) Restored(i uint64, last zxid.ID)        { n.s.hub.Restored(i, last) }
+
+func (n *fakeNode) EntryDone(i, term uint64, last zxid.ID) {
+	if n.beforeDone != nil {
+		n.beforeDone()
+	}
+	n.s.hub.EntryDone(i, term, last)
+}
+
+func (n *fakeNode) Restored(i uint64, last zxid.ID) { n.s.hub.Restored(i, last) }
 
 // pipe is the server's end of a stream without a network.
 type pipe struct {

@@ -29,7 +29,9 @@ func (s *Server) open(ctx context.Context, stream sessionStream) opening {
 	if err != nil {
 		return opening{err: err}
 	}
-	if err := stream.Send(&coordpb.SessionReply{Welcome: welcome, Zxid: uint64(s.hub.firedZxid())}); err != nil {
+	fired := uint64(s.hub.firedZxid())
+	c.lastSent.Store(fired) // what follows may show less, as a repeat does
+	if err := stream.Send(&coordpb.SessionReply{Welcome: welcome, Zxid: fired}); err != nil {
 		s.drop(c)
 		return opening{err: err}
 	}

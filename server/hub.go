@@ -227,6 +227,9 @@ func (c *conn) notify(h *hub, ev *watch.Event) {
 	if ev.OneShot {
 		delete(c.watches, ev.Watch)
 	}
+	if c.session != 0 && ev.Change.Session == c.session && ev.Change.Cause != znode.ByRequest {
+		c.out.holdLast() // the end of the stream's own session, see SessionEnded
+	}
 	h.queueLocked(c, ev.Watch, ev.Change.Zxid, h.share(ev, info.withData))
 }
 

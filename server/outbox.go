@@ -81,6 +81,7 @@ type outbox struct {
 	items    []item
 	bytes    int
 	progress bool           // say how far we are although there is nothing else
+	held     bool           // until the end nothing is sent
 	goodbye  *coordpb.Error // send this when the items are out, and end
 	closed   bool           // nothing is taken any more
 }
@@ -158,6 +159,15 @@ func (o *outbox) end(goodbye *coordpb.Error) {
 	o.signal()
 }
 
+// holdLast keeps what is queued from now on until the end, which is near: the
+// client learns from one message what the end of its session did and why it has
+// ended.
+func (o *outbox) holdLast() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = true
+}
+
 // mark asks for a progress mark if nothing else is about to be sent.
 func (o *outbox) mark() {
 	o.mu.Lock()
@@ -185,6 +195,9 @@ type parcel struct {
 func (o *outbox) take(spare []item) parcel {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.held && !o.closed {
+		return parcel{}
+	}
 	p := parcel{items: o.items, progress: o.progress, goodbye: o.goodbye, closed: o.closed}
 	o.items, o.bytes, o.progress = spare, 0, false
 	return p

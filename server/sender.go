@@ -53,18 +53,10 @@ func (s *sender) run(stop <-chan struct{}) error {
 		if p.closed {
 			fired = 0 // events that came since are not among the items
 		}
-		if err := s.send(p.items, uint64(fired)); err != nil {
+		if err := s.send(&p, uint64(fired)); err != nil {
 			return err
 		}
-		if p.progress && len(p.items) == 0 {
-			if err := s.flush(uint64(fired)); err != nil {
-				return err
-			}
-		}
-		if p.goodbye != nil {
-			return s.goodbye(p.goodbye)
-		}
-		if len(p.items) == 0 && stopped {
+		if p.goodbye != nil || len(p.items) == 0 && stopped {
 			return nil
 		}
 		if cap(p.items) <= maxSlab {
@@ -76,12 +68,13 @@ func (s *sender) run(stop <-chan struct{}) error {
 	}
 }
 
-// send sends items in as few messages as their size and order allow. fired is
-// a transaction whose events are all sent when these items are.
-func (s *sender) send(items []item, fired uint64) error {
-	readable := s.readable(items)
-	for i := range items {
-		it := &items[i]
+// send sends what was taken in as few messages as size and order allow: the
+// last one says goodbye, if it is time to. fired is a transaction whose events
+// are all sent when these items are.
+func (s *sender) send(p *parcel, fired uint64) error {
+	readable := s.readable(p.items)
+	for i := range p.items {
+		it := &p.items[i]
 		if s.size >= frameBytes || it.event != nil && s.registered {
 			if err := s.flush(s.stamp(fired, false)); err != nil {
 				return err
@@ -89,7 +82,9 @@ func (s *sender) send(items []item, fired uint64) error {
 		}
 		s.add(it, readable)
 	}
-	if s.size == 0 {
+	if p.goodbye != nil {
+		s.msg.Goodbye = &coordpb.Goodbye{Error: p.goodbye}
+	} else if s.size == 0 && !p.progress {
 		return nil
 	}
 	return s.flush(s.stamp(fired, true))
@@ -162,10 +157,6 @@ func recycle[T any](list []*T) []*T {
 	}
 	clear(list)
 	return list[:0]
-}
-
-func (s *sender) goodbye(e *coordpb.Error) error {
-	return s.out.Send(&coordpb.SessionReply{Goodbye: &coordpb.Goodbye{Error: e}, Zxid: s.c.lastSent.Load()})
 }
 
 // readable finds out for which events the client may see the data it asked

@@ -86,7 +86,7 @@ func startTester(t testing.TB, client coordpb.CoordClient, h *coordpb.Hello) (*t
 	if m.GetWelcome() == nil {
 		return nil, fmt.Errorf("first message %v", m)
 	}
-	c := &tester{t: t, stream: stream, cancel: cancel, welcome: m.GetWelcome(), nonce: h.GetNonce(), replies: map[uint64]*coordpb.Reply{}}
+	c := &tester{t: t, stream: stream, cancel: cancel, welcome: m.GetWelcome(), nonce: h.GetNonce(), mark: m.GetZxid(), replies: map[uint64]*coordpb.Reply{}}
 	c.cond = sync.NewCond(&c.mu)
 	if next := c.welcome.GetNextSeq(); next > 0 {
 		c.seq = next - 1

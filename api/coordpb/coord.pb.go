@@ -797,8 +797,11 @@ type SessionReply struct {
 	// zxid is a transaction that was applied when this message was sent. Every
 	// event up to it has been sent on this stream (a progress mark). It never goes
 	// back.
-	Zxid          uint64   `protobuf:"varint,4,opt,name=zxid,proto3" json:"zxid,omitempty"`
-	Goodbye       *Goodbye `protobuf:"bytes,5,opt,name=goodbye,proto3" json:"goodbye,omitempty"` // last message: why the server ends the stream
+	Zxid uint64 `protobuf:"varint,4,opt,name=zxid,proto3" json:"zxid,omitempty"`
+	// goodbye is in the last message: why the server ends the stream. The end of the
+	// stream's own session comes together with the events of what it did, as far as
+	// they fit into one message.
+	Goodbye       *Goodbye `protobuf:"bytes,5,opt,name=goodbye,proto3" json:"goodbye,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

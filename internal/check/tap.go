@@ -99,7 +99,7 @@ func (o *streamOrder) told(m *coordpb.SessionReply) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	shown := max(o.shown, m.GetZxid())
-	if m.GetZxid() != 0 && m.GetZxid() < o.shown && len(m.GetReplies()) == 0 {
+	if m.GetZxid() < o.shown {
 		o.say("a message of %#x comes behind one of %#x", m.GetZxid(), o.shown)
 	}
 	for _, r := range m.GetReplies() {

@@ -18,12 +18,13 @@ func TestStreamsAreHeldToTheirOrder(t *testing.T) {
 		say  string // "" for what is right
 		told messages
 	}{
-		"resumed":                {"", messages{{Replies: []*coordpb.Reply{reply(10)}, Events: []*coordpb.Event{event(8, 0), event(8, 1), event(11, 0)}, Zxid: 11}, {Zxid: 11}, {Events: []*coordpb.Event{event(12, 0)}}}},
+		"resumed":                {"", messages{{Replies: []*coordpb.Reply{reply(10)}, Events: []*coordpb.Event{event(8, 0), event(8, 1), event(11, 0)}, Zxid: 11}, {Zxid: 11}, {Events: []*coordpb.Event{event(12, 0)}, Zxid: 11}}},
 		"resumed in a later one": {"", messages{{Replies: []*coordpb.Reply{reply(10)}}, {Events: []*coordpb.Event{event(8, 0)}, Zxid: 10}}},
 		"before the reply":       {"before the reply", messages{{Events: []*coordpb.Event{event(8, 0)}}, {Replies: []*coordpb.Reply{reply(10)}}}},
-		"behind what shows it":   {"behind what shows", messages{{Replies: []*coordpb.Reply{reply(10)}}, {Zxid: 12}, {Events: []*coordpb.Event{event(12, 0)}}}},
+		"behind what shows it":   {"behind what shows", messages{{Replies: []*coordpb.Reply{reply(10)}}, {Zxid: 12}, {Events: []*coordpb.Event{event(12, 0)}, Zxid: 12}}},
 		"backwards":              {"comes behind one", messages{{Replies: []*coordpb.Reply{reply(10)}, Events: []*coordpb.Event{event(12, 0), event(11, 0)}}}},
 		"twice":                  {"comes behind one", messages{{Replies: []*coordpb.Reply{reply(10)}, Events: []*coordpb.Event{event(12, 0), event(12, 0)}}}},
+		"behind the welcome":     {"comes behind one", messages{{Welcome: &coordpb.Welcome{}, Zxid: 12}, {Replies: []*coordpb.Reply{reply(11)}, Zxid: 11}}},
 		"mark goes back":         {"comes behind one", messages{{Zxid: 12}, {Zxid: 11}}},
 	} {
 		var said []string

@@ -74,7 +74,7 @@ func (h *Handle) watchNode(ctx context.Context, n settle.Node) {
 		case err != nil:
 			return
 		case ev.Type == client.EventDeleted, ev.Type == client.EventChanged && ev.Stat.EphemeralOwner == 0:
-			h.hold.Lose(h.endedBy(ev.Cause)) // changed: it lingers, no longer ours
+			h.hold.Lose(h.endedBy(&ev)) // changed: it lingers, no longer ours
 			return
 		case ev.Type == client.EventResync:
 			_ = h.Verify(ctx) // it takes note of a loss itself
@@ -96,19 +96,25 @@ func (h *Handle) awaitReason() {
 
 const reasonWait = time.Second
 
-// endedBy is the reason of a loss that is seen as the end of the node. The end of
-// its session is often seen this way first.
-func (h *Handle) endedBy(cause client.Cause) error {
+// endedBy is the reason of a loss that is seen as the end of the node. The server
+// tells of the end of a session together with what it did; where that took more
+// than one message, the node's end is seen first, and its cause says less.
+func (h *Handle) endedBy(ev *client.Event) error {
 	s := h.session
+	over := func(r client.Reason) error {
+		return &client.SessionError{ID: s.ID(), Reason: r, Timeout: s.Timeout(), Detail: "the cluster has ended it"}
+	}
 	h.mu.Lock()
 	waits := !h.holds
 	h.mu.Unlock()
 	switch {
 	case h.hold.SessionOver():
 		return context.Cause(s.Context())
-	case cause == znode.BySessionExpiry || cause == znode.BySessionClose:
-		return &client.SessionError{ID: s.ID(), Reason: client.Silent, Timeout: s.Timeout(), Detail: "the cluster has ended it"}
-	case cause == znode.ByReaper && waits && h.place.opts.waitLimit > 0:
+	case ev.Cause == znode.BySessionExpiry:
+		return over(client.Silent)
+	case ev.Cause == znode.BySessionClose, ev.Cause == znode.ByAdmin && ev.Session == s.ID():
+		return over(client.Killed)
+	case ev.Cause == znode.ByReaper && waits && h.place.opts.waitLimit > 0:
 		return ErrWaitLimit
 	default:
 		return ErrDeleted

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -111,12 +112,24 @@ func TestHolderHearsOfDeliberateRemoval(t *testing.T) {
 		if cause := lostWithin(t, h, time.Second); !errors.Is(cause, ErrDeleted) {
 			t.Fatalf("cause %v", cause)
 		}
-		h = acquire(t, m)
-		c.Expire(uint64(cl.Session().ID()))
-		cause := lostWithin(t, h, time.Second)
-		var se *client.SessionError
-		if !errors.Is(cause, client.ErrSessionExpired) || !errors.As(cause, &se) {
-			t.Fatalf("cause %v", cause)
+		for why, want := range map[coordpb.SessionEnd]struct {
+			reason client.Reason
+			words  string
+		}{
+			coordpb.SessionEnd_SESSION_END_EXPIRED:    {client.Silent, "heard nothing"},
+			coordpb.SessionEnd_SESSION_END_KILLED:     {client.Killed, "administrator"},
+			coordpb.SessionEnd_SESSION_END_TAKEN_OVER: {client.Killed, "taken over"},
+		} {
+			for range 20 { // the end of the node and that of the session arrive together
+				cl = connect(t, c)
+				h = acquire(t, New(cl, "/l"))
+				c.End(uint64(cl.Session().ID()), why)
+				cause := lostWithin(t, h, time.Second)
+				var se *client.SessionError
+				if !errors.Is(cause, client.ErrSessionExpired) || !errors.As(cause, &se) || se.Reason != want.reason || !strings.Contains(se.Error(), want.words) {
+					t.Fatalf("%s: cause %v", why, cause)
+				}
+			}
 		}
 		cl = connect(t, c)
 		h = acquire(t, New(cl, "/l"))
