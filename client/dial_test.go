@@ -94,7 +94,8 @@ func TestFailFastRepeatsAWriteWhileAServerIsThere(t *testing.T) {
 		c.Server("n1").Stop()
 		began = time.Now()
 		_, err := cl.Create(WithRequestID(t.Context(), "order-2"), "/b", nil)
-		if took := time.Since(began); !errors.Is(err, ErrUnavailable) || took > 5*time.Second {
+		// It may have gone out on the connection that was about to break.
+		if took := time.Since(began); !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknownOutcome) || took > 5*time.Second {
 			t.Fatalf("%v after %s", err, took)
 		}
 	})
