@@ -2,6 +2,7 @@ package sim
 
 import (
 	"flag"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -83,12 +84,14 @@ type tally struct {
 	records   int
 	observed  int
 	happened  map[Kind]int
+	each      []string // a line for each run
 }
 
-func (y *tally) add(o Outcome) {
+func (y *tally) add(o Outcome, line string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.runs++
+	y.each = append(y.each, line)
 	y.simulated += o.Simulated
 	y.records += o.Records
 	y.observed += o.AtObservers
@@ -131,14 +134,16 @@ func TestRandomSchedules(t *testing.T) {
 					drawing.Unlock()
 					start := time.Now()
 					out := Must(t, variant(mine))
-					total.add(out)
-					t.Logf("seed %d: %.0f simulated minutes, %d records, in %.1fs", mine, out.Simulated.Minutes(), out.Records, time.Since(start).Seconds())
+					total.add(out, fmt.Sprintf("seed %d: %.0f simulated minutes, %d records, in %.1fs", mine, out.Simulated.Minutes(), out.Records, time.Since(start).Seconds()))
 				}
 			})
 		}
 	})
 	t.Logf("%d runs, %.0f simulated minutes, %d records, %d of them from observers, in %s", total.runs, total.simulated.Minutes(),
 		total.records, total.observed, time.Since(began).Round(time.Second))
+	for _, line := range total.each { // not by the runs: a failure is all that they say
+		t.Log(line)
+	}
 	for _, k := range slices.Sorted(maps.Keys(total.happened)) {
 		t.Logf("%6d %s", total.happened[k], k)
 	}
