@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -28,6 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// databases counts those of testDatabase.
+var databases atomic.Int64
+
 // testDatabase makes a database with the given tables and those of sqlfence.
 func testDatabase(t *testing.T, schema string) *database {
 	t.Helper()
@@ -38,10 +42,7 @@ func testDatabase(t *testing.T, schema string) *database {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	var name string
-	if err := admin.QueryRowContext(ctx, `SELECT 'demo_' || substr(md5($1), 1, 20)`, t.Name()).Scan(&name); err != nil {
-		t.Fatal(err)
-	}
+	name := fmt.Sprintf("demo_%d", databases.Add(1)) // the server is this process's own
 	if _, err := admin.ExecContext(ctx, `CREATE DATABASE `+name); err != nil {
 		t.Fatal(err)
 	}
