@@ -216,11 +216,10 @@ func (s *Session) handle(cn *conn, m *coordpb.SessionReply) *coordpb.Error {
 	}
 	s.line.pop()
 	cn.mark = max(cn.mark, Zxid(m.Zxid))
-	var left ended
-	ends := false
-	if e := m.Goodbye.GetError(); gone(e.GetCode()) {
-		// Before anybody sees the events: some are of what this end has done.
-		left, ends = s.refusedLocked(e, 0)
+	var unanswered ended
+	ends := gone(m.Goodbye.GetError().GetCode())
+	if ends { // before anybody sees the events: some are of what this end has done
+		unanswered, _ = s.refusedLocked(m.Goodbye.Error)
 	}
 	if len(s.line.waiting) > 0 {
 		signal(cn.kick)
@@ -228,7 +227,7 @@ func (s *Session) handle(cn *conn, m *coordpb.SessionReply) *coordpb.Error {
 	s.mu.Unlock()
 	over.tell()
 	if ends {
-		s.tellEnd(left)
+		s.tellEnd(unanswered)
 	}
 	return bad
 }

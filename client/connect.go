@@ -34,13 +34,13 @@ func (s *Session) maintain(ctx context.Context) {
 	for ctx.Err() == nil {
 		found := f.find(ctx, cur)
 		if cur != nil && found != cur {
-			s.drop(cur)
+			s.drop(ctx, cur)
 		}
 		if cur = found; cur == nil {
 			continue
 		}
 		if s.supervise(ctx, &f, cur) {
-			s.drop(cur)
+			s.drop(ctx, cur)
 			cur = nil
 		}
 	}
@@ -49,13 +49,13 @@ func (s *Session) maintain(ctx context.Context) {
 	}
 }
 
-// drop gives up a connection that is lost or was replaced.
-func (s *Session) drop(cn *conn) {
+// drop gives up a connection that is lost or was replaced. ctx is the session's.
+func (s *Session) drop(ctx context.Context, cn *conn) {
 	if cn.lost() {
 		switch {
 		case gone(cn.bye.GetCode()):
-			s.refused(cn.bye, 0)
-		case cn.bye == nil:
+			s.refused(cn.bye)
+		case cn.bye == nil && ctx.Err() == nil:
 			s.core.streams.retire(cn.link) // it broke, and may not know it yet
 		}
 		s.suspend(cn)
@@ -199,8 +199,11 @@ func (f *finder) round(ctx context.Context, keep *conn) (cn *conn, over bool) {
 			if passing(r.proto.GetCode()) {
 				f.told = longer(f.told, r.proto)
 			}
-			if keep != nil && gone(r.proto.GetCode()) {
-				keep.lastWords(ctx)
+			if gone(r.proto.GetCode()) {
+				f.s.noteUnapplied(r.nextSeq)
+				if keep != nil {
+					keep.lastWords(ctx)
+				}
 			}
 			if f.s.judge(r) {
 				return nil, true
@@ -248,7 +251,7 @@ func (s *Session) judge(r *refusal) (final bool) {
 	s.mu.Unlock()
 	switch {
 	case gone(code) && established:
-		s.refused(r.proto, r.nextSeq)
+		s.refused(r.proto)
 		return true
 	case gone(code):
 		s.startOver() // it ended before anybody knew of it
@@ -274,7 +277,7 @@ func (s *Session) giveUp(r *refusal) bool {
 func (s *Session) startOver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.id, s.secret, s.connection, s.nonceSent = 0, nil, 0, 0
+	s.id, s.secret, s.connection, s.nonceSent, s.unapplied = 0, nil, 0, 0, 0
 	s.nonce = newNonce()
 	s.deadline.Store(0)
 }

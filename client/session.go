@@ -39,6 +39,7 @@ type Session struct {
 	nonceSent   time.Duration // when the nonce was first sent; 0 = never
 	takeOver    uint64
 	connection  uint64 // newest connection number used
+	unapplied   uint64 // of an ended session, the first write number that was not done; 0: not known
 	timeout     time.Duration
 	limits      *coordpb.Limits
 	established bool

@@ -146,7 +146,7 @@ func (s *Session) endError(r Reason, detail string) *SessionError {
 // that is over already stays as it is.
 func (s *Session) finish(r Reason, detail string) {
 	s.mu.Lock()
-	over, first := s.finishLocked(r, detail, 0)
+	over, first := s.finishLocked(r, detail)
 	s.mu.Unlock()
 	if first {
 		s.tellEnd(over)
@@ -154,9 +154,8 @@ func (s *Session) finish(r Reason, detail string) {
 }
 
 // finishLocked is the part of finish that mu is held for; tellEnd is the rest, for
-// the first end. A nextSeq other than 0 is the first write number that the cluster
-// has not applied, so that the writes from there on are known not to be done.
-func (s *Session) finishLocked(r Reason, detail string, nextSeq uint64) (over ended, first bool) {
+// the first end.
+func (s *Session) finishLocked(r Reason, detail string) (over ended, first bool) {
 	if s.end != nil {
 		return nil, false
 	}
@@ -171,7 +170,7 @@ func (s *Session) finishLocked(r Reason, detail string, nextSeq uint64) (over en
 	}
 	s.setState(state)
 	s.cancel(s.end)
-	over = s.endCalls(nextSeq)
+	over = s.endCalls()
 	s.stop()
 	close(s.finished)
 	return over, true
@@ -187,10 +186,10 @@ func (s *Session) tellEnd(over ended) {
 }
 
 // endCalls ends every call and watch. mu is held.
-func (s *Session) endCalls(nextSeq uint64) (over ended) {
+func (s *Session) endCalls() (over ended) {
 	err := s.callError()
 	for _, c := range s.line.pending {
-		over.add(c, nil, err, nextSeq == 0 || c.req.Seq < nextSeq)
+		over.add(c, nil, err, s.unapplied == 0 || c.req.Seq < s.unapplied)
 	}
 	for _, c := range slices.Concat(s.line.waiting, s.outbox, s.held) {
 		over.add(c, nil, err, false)
@@ -215,9 +214,9 @@ func (s *Session) callError() error {
 }
 
 // refused ends the session because a server said that it is over.
-func (s *Session) refused(e *coordpb.Error, nextSeq uint64) {
+func (s *Session) refused(e *coordpb.Error) {
 	s.mu.Lock()
-	over, first := s.refusedLocked(e, nextSeq)
+	over, first := s.refusedLocked(e)
 	s.mu.Unlock()
 	if first {
 		s.tellEnd(over)
@@ -225,10 +224,18 @@ func (s *Session) refused(e *coordpb.Error, nextSeq uint64) {
 }
 
 // refusedLocked is the part of refused that mu is held for.
-func (s *Session) refusedLocked(e *coordpb.Error, nextSeq uint64) (over ended, first bool) {
+func (s *Session) refusedLocked(e *coordpb.Error) (over ended, first bool) {
 	reason, detail := endReason(e)
 	s.told = true
-	return s.finishLocked(reason, detail, nextSeq)
+	return s.finishLocked(reason, detail)
+}
+
+// noteUnapplied takes note of the first write number that the cluster has not
+// applied, as a server has said of a session that is over; 0 is not known.
+func (s *Session) noteUnapplied(next uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unapplied = max(s.unapplied, next)
 }
 
 // endReason is what a server says about the end of the session, and what that

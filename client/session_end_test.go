@@ -60,3 +60,33 @@ func TestTakenOverSessionIsToldSo(t *testing.T) {
 		}
 	})
 }
+
+// TestWriteAfterTheEndIsNotInDoubt: the last words of the connection come while the
+// session waits for them, since another server has said that it is over and where.
+func TestWriteAfterTheEndIsNotInDoubt(t *testing.T) {
+	for _, last := range []bool{true, false} {
+		fake(t, 2, func(t *testing.T, c *fakecoord.Cluster) {
+			cl := connect(t, c)
+			must[Stat](t)(cl.Set(t.Context(), "/", nil, AnyVersion))
+			id := uint64(cl.Session().ID())
+			old := c.Server(c.Connected(id))
+			old.Mute()
+			c.End(id, coordpb.SessionEnd_SESSION_END_KILLED)
+			before := c.Counts().Attaches
+			go func() {
+				for c.Counts().Attaches == before {
+					time.Sleep(time.Millisecond)
+				}
+				if last {
+					old.Unmute()
+				}
+			}()
+			_, err := cl.Set(t.Context(), "/", nil, AnyVersion)
+			var e *Error
+			if !errors.Is(err, ErrSessionExpired) || !errors.As(err, &e) || e.Outcome != NotDone {
+				t.Fatalf("last words %t: %v", last, err)
+			}
+			old.Unmute()
+		})
+	}
+}

@@ -63,7 +63,7 @@ func BenchmarkFireTenThousand(b *testing.B) {
 		n.Propose(&write, nopWaiter{})
 		b.StopTimer()
 		for _, c := range conns {
-			if got := c.out.take(spare[:0]); len(got.items) != 1 {
+			if got := c.out.take(spare[:0], false); len(got.items) != 1 {
 				b.Fatal(fmt.Sprint(len(got.items), " events"))
 			}
 		}

@@ -91,7 +91,7 @@ func TestEndOfASessionComesWithWhatItDid(t *testing.T) {
 		c.send(&coordpb.Request{Id: 1, Watch: &coordpb.Watch{Path: "/", Kind: coordpb.Watch_KIND_RECURSIVE}})
 		c.reply(1)
 		c.send(&coordpb.Request{Seq: 1, Write: &coordpb.Write{Ops: []*coordpb.Op{ephemeral("/mine")}}})
-		c.until("the event of the creation", func() bool { return len(c.evs) == 1 })
+		c.until("event and answer of the creation", func() bool { return len(c.evs) == 1 && len(c.got) == 2 })
 		n.beforeDone = func() {
 			select {
 			case m := <-c.p.out:

@@ -158,9 +158,13 @@ func (h *hub) SessionEnded(id session.ID, by session.Protocol, reason session.En
 	o := h.disownLocked(id)
 	h.ends.add(id, reason)
 	h.ownMu.Unlock()
-	if o != nil && o.conn != nil {
-		h.ended = append(h.ended, endedConn{o.conn, reason})
+	if o == nil || o.conn == nil {
+		return
 	}
+	if c, ok := o.conn.(*conn); ok {
+		c.out.holdLast() // the entry may go on for a while
+	}
+	h.ended = append(h.ended, endedConn{o.conn, reason})
 }
 
 // EntryDone implements fsm.Hook.

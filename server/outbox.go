@@ -159,9 +159,8 @@ func (o *outbox) end(goodbye *coordpb.Error) {
 	o.signal()
 }
 
-// holdLast keeps what is queued from now on until the end, which is near: the
-// client learns from one message what the end of its session did and why it has
-// ended.
+// holdLast keeps what is queued until the end, which is near: the client learns
+// from one message what the end of its session did and why it has ended.
 func (o *outbox) holdLast() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -191,11 +190,12 @@ type parcel struct {
 	closed   bool // events may have been left out behind the items
 }
 
-// take empties the outbox. spare is an empty slice to queue in from now on.
-func (o *outbox) take(spare []item) parcel {
+// take empties the outbox, unless that waits for the end and the stream is not
+// stopped. spare is an empty slice to queue in from now on.
+func (o *outbox) take(spare []item, stopped bool) parcel {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.held && !o.closed {
+	if o.held && !o.closed && !stopped {
 		return parcel{}
 	}
 	p := parcel{items: o.items, progress: o.progress, goodbye: o.goodbye, closed: o.closed}

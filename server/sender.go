@@ -49,7 +49,7 @@ func (s *sender) run(stop <-chan struct{}) error {
 		fired := s.c.s.hub.firedZxid()
 		s.now = s.c.s.clock.now()
 		stopped := s.c.isStopped() // before the look: whoever stops it has queued the last words by then
-		p := s.c.out.take(spare[:0])
+		p := s.c.out.take(spare[:0], stopped)
 		if p.closed {
 			fired = 0 // events that came since are not among the items
 		}

@@ -51,6 +51,7 @@ type Cluster struct {
 	beatStreams map[*beatStream]struct{}
 	wires       map[*wire]struct{}
 	ends        map[uint64]coordpb.SessionEnd // of ended sessions
+	nexts       map[uint64]uint64             // their first write numbers not applied
 	requests    map[string]*coordpb.WriteReply
 	timers      []*time.Timer // of nodes with a time to live
 	onReply     func(server string, r *coordpb.Reply) Action
@@ -76,7 +77,7 @@ func New(t testing.TB, n int) *Cluster {
 		t: t, zxid: 1 << 32, nodes: map[string]*node{"/": {children: map[string]bool{}}},
 		sessions: map[uint64]*session{}, nonces: map[string]uint64{}, streams: map[*stream]struct{}{},
 		requests: map[string]*coordpb.WriteReply{}, Timeout: 10 * time.Second, PageSize: 1000,
-		ends: map[uint64]coordpb.SessionEnd{}, beatStreams: map[*beatStream]struct{}{}, wires: map[*wire]struct{}{},
+		ends: map[uint64]coordpb.SessionEnd{}, nexts: map[uint64]uint64{}, beatStreams: map[*beatStream]struct{}{}, wires: map[*wire]struct{}{},
 	}
 	c.thawed = sync.NewCond(&c.mu)
 	for i := range n {

@@ -225,7 +225,7 @@ func (s *Server) greet(st *stream, h *coordpb.Hello) *coordpb.Welcome {
 	}
 	sess, current, bad := c.enter(h)
 	if bad != coordpb.Code_CODE_OK {
-		w.Error, w.Current = code(bad, ""), current
+		w.Error, w.Current, w.NextSeq = code(bad, ""), current, c.nexts[h.SessionId]
 		w.Error.SessionEnd = c.ends[h.SessionId]
 		return w
 	}

@@ -242,7 +242,7 @@ func (c *Cluster) endSession(id uint64, cause coordpb.Cause, why coordpb.Session
 // endLocked ends a session. Its stream is told, unless it was closed over it.
 func (c *Cluster) endLocked(s *session, cause coordpb.Cause, why coordpb.SessionEnd) {
 	delete(c.sessions, s.id)
-	c.ends[s.id] = why
+	c.ends[s.id], c.nexts[s.id] = why, s.next
 	defer func() {
 		for st := range c.streams {
 			if st.session == s && why != coordpb.SessionEnd_SESSION_END_CLOSED {

@@ -46,8 +46,11 @@ func (st *stream) put(m *coordpb.SessionReply) {
 // goodbye is the last message, or a part of the last that waits, as a real server
 // sends it.
 func (st *stream) goodbye(reason *coordpb.Error) {
+	if st.bye {
+		return
+	}
 	bye := &coordpb.Goodbye{Error: reason}
-	if n := len(st.out); n > 0 && !st.bye {
+	if n := len(st.out); n > 0 {
 		st.out[n-1].Goodbye = bye
 	} else {
 		st.put(&coordpb.SessionReply{Goodbye: bye})
